@@ -1,4 +1,4 @@
-# The commands for users, developers and CI; `make help` lists them.
+# Commands for users, developers and continuous integration; `make help` lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,15 +24,15 @@ $(READY): pyproject.toml constraints.txt
 setup: $(READY)  ## create the environment .venv
 
 .PHONY: train
-train: $(READY)  ## set up, then run the paper's WDBC experiment on built-in data (250000 recursions)
+train: $(READY)  ## create the environment, then run the paper's WDBC experiment on built-in data (250000 recursions)
 	@echo "The paper's WDBC experiment: 250000 recursions, 2 to 5 minutes on 2 cores. You will see the test accuracy reach"
 	@echo "about 0.93 while the risk rises: the paper's initial weights are values of a density and sum to 2.3e-5, so the"
-	@echo "interaction that would keep the output f at its target vanishes, and |f| grows; its sign still classifies."
+	@echo "interaction that would keep the output f at its target vanishes, and |f| grows; its sign still gives the class."
 	@echo "The recommended settings take seconds: $(BIN)/proxlearn train dataset=wdbc recipe=tuned"
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
 .PHONY: tuned
-tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds compared with the paper's (minutes; resumable)
+tuned: $(READY)  ## run recipe=tuned on every dataset and compare accuracy and time with the paper's (minutes; resumable)
 	$(PAPER) runs tuned
 
 .PHONY: losses
@@ -56,7 +56,7 @@ compare: $(READY)  ## compare networks, samplers and reference methods on the sa
 	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5
 
 .PHONY: test
-test: $(READY)  ## set up, then lint, type-check and test
+test: $(READY)  ## create the environment, then run the linter, the type checker and the tests that are not slow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -72,7 +72,7 @@ test-slow: $(READY)  ## run the tests that are too slow for `make test`
 	$(PYTEST) -m slow
 
 .PHONY: test-faults
-test-faults: $(READY)  ## kill runs, damage files and pass invalid input: all cases of which `make test` draws a sample (minutes)
+test-faults: $(READY)  ## run all random kills, damaged files and invalid inputs, of which `make test` draws a sample (minutes)
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
 .PHONY: coverage
@@ -86,7 +86,7 @@ bits: $(READY)  ## compare clouds after 300 steps with those of the last commit 
 TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 curves shd health
 
 .PHONY: paper
-paper: $(READY)  ## build all tables and figures from the stored runs; `make table1`, .. fig5, curves, shd, health also make their runs
+paper: $(READY)  ## build all tables and figures from the stored runs; `make X` also computes the missing runs of X: table1 to table5, shd, fig2 to fig5, curves, health
 	$(PAPER) all
 
 .PHONY: $(TABLES_AND_FIGURES)
@@ -94,17 +94,17 @@ $(TABLES_AND_FIGURES): $(READY)
 	$(PAPER) runs $@
 
 .PHONY: paper-runs
-paper-runs: $(READY)  ## make all missing runs of the paper, then build everything from them (a day)
+paper-runs: $(READY)  ## compute all missing runs of the paper, then build all tables, figures and pages (a day)
 	$(PAPER) runs
 
 .PHONY: paper-quick
-paper-quick: $(READY)  ## do the same with a hundredth of the steps, in outputs/paper-quick
+paper-quick: $(READY)  ## do the same as paper-runs with a hundredth of the steps, in outputs/paper-quick
 	$(PAPER) --quick
 
 PAGE := outputs/banana/page
 
 .PHONY: page-picture
-page-picture: $(READY)  ## make the README's picture of a report: train banana, then take a screenshot of its report (needs chromium)
+page-picture: $(READY)  ## create the README's picture of a report: train banana, then take a screenshot of its report (needs chromium)
 	$(BIN)/proxlearn train dataset=banana recipe=tuned N=300 epsilon=1 beta=1000 hydra.run.dir=$(PAGE)
 	$(BIN)/proxlearn report $(PAGE)
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1725 --virtual-time-budget=4000 \

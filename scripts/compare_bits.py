@@ -55,7 +55,7 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """The settings of one run, which is trained with both trees."""
+    """The settings of one run, which is trained with both source trees."""
 
     dataset: str
     recipe: str
@@ -131,7 +131,7 @@ def difference(first: Cloud, second: Cloud) -> str | None:
 
 
 def available_datasets(tree: Path) -> list[str]:
-    """Return the datasets that both trees have and whose file, if there is one, is on this machine."""
+    """Return the datasets that both source trees contain and whose data file, if there is one, is on this machine."""
     available = []
     for name in registry.LOADERS:
         file = registry.dataset_info(name).file
@@ -142,13 +142,13 @@ def available_datasets(tree: Path) -> list[str]:
 
 
 def quadratic_loss(tree: Path) -> list[str]:
-    """Return the argument that selects the only loss of version 0.1, or nothing if recipe=tuned sets no loss."""
+    """Return the argument for the quadratic loss, the only loss of version 0.1; empty if recipe=tuned sets no loss."""
     recipe = tree / "configs" / "recipe" / "tuned.yaml"
     return ["loss=quadratic"] if recipe.is_file() and "\nloss:" in recipe.read_text(encoding="utf-8") else []
 
 
 def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N: int | None) -> int:
-    """Train each case with both trees, print a line per case, and return the number of cases that differ."""
+    """Train each case with both source trees, print a line per case, and return the number of cases that differ."""
     print(HEADER, flush=True)
     differing = 0
     for number, case in enumerate(cases):
@@ -177,9 +177,10 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument(
         "--dataset", nargs="+", metavar="NAME", help="datasets to compare (default: all that are on this machine)"
     )
-    parser.add_argument("--recipe", nargs="+", choices=RECIPES, default=RECIPES)
-    parser.add_argument("--engine", nargs="+", choices=tuple(ENGINES), default=tuple(ENGINES))
-    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
+    for option, choices in (("recipe", RECIPES), ("engine", tuple(ENGINES)), ("dtype", DTYPES)):
+        parser.add_argument(
+            f"--{option}", nargs="+", choices=choices, default=choices, help="values to compare (default: all)"
+        )
     parsed = parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="proxlearn-bits-") as name:
         folder = Path(name).resolve()

@@ -1,4 +1,4 @@
-"""Compare the search by TPE with a random search: on two datasets, with several seeds and equally many short trials.
+"""Compare TPE with random search on two datasets, with several seeds and the same number of short trials.
 
     python scripts/compare_search.py docs/search_comparison.csv
 
@@ -30,7 +30,7 @@ TRIALS, SEEDS = 20, range(5)
 
 
 def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, object]:
-    """Run one search, and return its row of the table."""
+    """Run one search, and return a row of the table with its scores."""
     fixed, space = parse_space([f"dataset={dataset}", *SHORT, *RANGES])
     metric = f"{DATASETS[dataset]}_weighted"
     # Without pruning, both samplers get the same number of complete trials.
@@ -48,7 +48,7 @@ def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, obj
 
 
 def page(table: pd.DataFrame) -> str:
-    """Return the page: mean and standard deviation over the seeds, and for how many seeds each sampler is better."""
+    """Return the page with means and standard deviations over the seeds, and how often each sampler is better."""
     rows = []
     for (dataset, metric), part in table.groupby(["dataset", "metric"], sort=False):
         wide = part.pivot(index="seed", columns="sampler", values="validation")
@@ -76,7 +76,7 @@ def page(table: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("table", type=Path, help="CSV file of the results, which is created if it does not exist")
     parser.add_argument("--most", type=int, default=100, help="maximum number of searches in this call")
     options = parser.parse_args()
     rows: list[Any] = pd.read_csv(options.table).to_dict("records") if options.table.is_file() else []

@@ -7,8 +7,8 @@ python scripts/ranks_page.py probe     the memory of a process without a cloud, 
                                        the rate of an exchange; adds a row to outputs/ranks/probed.csv (1 minute)
 python scripts/ranks_page.py page      write docs/ranks.md
 
-run and probe refuse to start on a machine that other processes use. --busy starts them nevertheless: the page then
-takes peak memory and bytes from these rows, but no seconds.
+run and probe refuse to start on a machine that other processes use. With --busy, they start nevertheless; the page then
+uses the peak memory and the numbers of bytes in these rows, but not the seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ N, P, N_X, STEPS = 100_000, 32, 30, 3
 ROWS = 399
 """Number of training rows of WDBC; a particle has p = N_X + 2 coordinates."""
 FEW = 256
-"""Number of particles of the runs that measure the memory of a process without a cloud."""
+"""Number of particles in the run that measures the memory of a process without a large cloud."""
 MOST_LOAD = 1.0
 """Load below which the machine counts as idle."""
 MESSAGE_BYTES = 2**20
@@ -47,13 +47,13 @@ def check_idle(busy: bool) -> bool:
     load = os.getloadavg()[0]
     if load >= MOST_LOAD and not busy:
         sys.exit(
-            f"ranks_page: the load of this machine is {load:.1f}; wait until it is below {MOST_LOAD}, or give --busy"
+            f"ranks_page: the load of this machine is {load:.1f}; wait until it is below {MOST_LOAD}, or add --busy"
         )
     return load < MOST_LOAD
 
 
 def run(busy: bool, repeats: int) -> None:
-    """Train three steps of WDBC from cloud_0 with N = 100000, on one process and on two ranks in turn."""
+    """Train WDBC for three steps from cloud_0 with N = 100000, alternately in one process and on two ranks."""
     idle = check_idle(busy)
     for _ in range(repeats):
         for kind in ("one", "two"):
@@ -61,7 +61,7 @@ def run(busy: bool, repeats: int) -> None:
 
 
 def train(kind: str, N: int) -> dict[str, object]:
-    """Run the command on one process or on two ranks, and return the measurements."""
+    """Run `proxlearn train` in one process (``kind`` is "one") or on two ranks ("two"), and return the measurements."""
     with tempfile.TemporaryDirectory() as folder:
         out, words = Path(folder) / "run", ["train", "dataset=wdbc", f"N={N}", f"steps={STEPS}", "films=false"]
         own = [sys.executable, str(Path(__file__)), "rank", f"{folder}/peak", *words, f"hydra.run.dir={out}"]
@@ -84,7 +84,7 @@ def train(kind: str, N: int) -> dict[str, object]:
 
 
 def rank(peak: str, args: list[str]) -> int:
-    """Run one process of the command and record its peak memory in MB."""
+    """Run `proxlearn` with ``args``, and write its peak memory in MB to the file "PEAK.RANK"."""
     code = subprocess.call([sys.executable, "-m", "proxlearn", *args])
     number = os.environ.get("RANK", "0")
     Path(f"{peak}.{number}").write_text(f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f}")
@@ -99,7 +99,7 @@ def probe(busy: bool) -> None:
     from proxlearn.core.fused.tile_order import LEAF, Boxes, tile_order
 
     idle = check_idle(busy)
-    # Rank 1 draws no plots, which a process with a large cloud draws after its peak.
+    # The memory of rank 1 is used, because rank 1 draws no plots. In a small run, plots would increase the peak memory.
     base = train("two", FEW)["rank_1_peak_MB"]
     cloud = np.random.default_rng(0).uniform(-1, 1, (N, P)).astype(np.float32)
     seconds = []
@@ -163,7 +163,7 @@ def add_row(path: Path, **values: object) -> None:
 
 
 def bytes_per_step(ranks: int, sweeps: float, itemsize: int = 4) -> float:
-    """Return the bytes that one of 2, 4, 8 ... ranks sends in a step; docs/ranks.md derives the formula."""
+    """Return the number of bytes that each of 2, 4, 8, ... ranks sends in a step; docs/ranks.md derives the formula."""
     share = (ranks - 1) / ranks
     sums = 2 * ROWS * itemsize * (ranks - 1)
     locations = N * (P + 1) * itemsize * share
@@ -172,7 +172,7 @@ def bytes_per_step(ranks: int, sweeps: float, itemsize: int = 4) -> float:
 
 
 def messages(ranks: int, sweeps: float) -> float:
-    """Return the number of exchanges of a step: two per sweep, the parts of the locations, and four others."""
+    """Return the number of exchanges in a step: two per sweep, one per part of the locations, and four others."""
     parts = -(-N * P * 4 // ranks // MESSAGE_BYTES)
     return 2 * sweeps + parts + 4
 
@@ -191,7 +191,7 @@ def page() -> str:
     rows, probed = rows_of(MEASURED), rows_of(PROBED)
     one, two = ([row for row in rows if row["kind"] == kind] for kind in ("one", "two"))
     text = PAGE.read_text()
-    tables = "\nNothing has been measured yet: `python scripts/ranks_page.py run`, then `probe` and `page`."
+    tables = "\nNothing has been measured yet. Run `python scripts/ranks_page.py run`, then `probe` and `page`."
     if one and two and probed:
         idle = [[row for row in kind if row["idle"] == "yes"] for kind in (one, two)]
         tables = memory_table(one, two, float(probed[-1]["base_MB"]), idle)
@@ -212,7 +212,8 @@ def memory_table(
     if all(idle):
         first, second = (median_of(kind, "seconds") / STEPS for kind in idle)
         seconds = f"| seconds per step | {first:.1f} | {second:.1f} ({second / first:.2f} times) |"
-    # The memory above the base is proportional to N, so a rank's share of the total reaches .6 for a larger cloud.
+    # The memory above the base is proportional to N, so the ratio of a rank's total memory to that of a single process
+    # reaches 0.6 for a larger cloud.
     enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
     larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
     return f"""
@@ -230,7 +231,7 @@ single process at {larger}; this is an estimate, not a measurement."""
 
 
 def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:
-    """Return the predicted seconds per step on more machines, given the seconds on two ranks."""
+    """Return a table of the predicted seconds per step on more machines, given the seconds per step on two ranks."""
     sweeps, counted = median_of(two, "rounds_per_step") + 1, median_of(two, "bytes_per_step")
     rate, latency, repeated = (float(probed[key]) for key in ("MB_per_second", "latency_ms", "repeated_seconds"))
     divided = 2 * (seconds - repeated - counted / 2**20 / rate)
@@ -256,7 +257,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
         sys.exit(rank(sys.argv[2], sys.argv[3:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "probe", "page"))
+    parser.add_argument("action", choices=("run", "probe", "page"), help="one of the three actions described above")
     parser.add_argument("--busy", action="store_true", help="start even if other processes use the machine")
     parser.add_argument("--repeats", type=int, default=3, help="number of runs of each kind (default: 3)")
     parsed = parser.parse_args()

@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# A Ray cluster of two nodes on this machine, for trying out sweeps; all its files are below one folder.
+# Start or stop a Ray cluster of two nodes on this machine, to try out sweeps. All its files are below one folder.
 #
 #   scripts/ray_cluster.sh start FOLDER     start the cluster and print how to use it
 #   scripts/ray_cluster.sh stop FOLDER      stop its processes by their process ids
-#
-# Needs an environment with proxlearn[ray] on PATH. The path FOLDER must be short, because Ray creates sockets below it.
+# An environment with proxlearn[ray] must be on PATH. FOLDER must be short, because Ray creates sockets below it.
 set -euo pipefail
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
 [ $# -eq 2 ] || usage
 folder=$(realpath -m "$2")
-# Ray requires a token between its nodes; this cluster stores it in its own file.
+# Ray requires a token for the connections between its nodes; it is stored in the folder of the cluster.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/token" RAY_USAGE_STATS_ENABLED=0
 
 start() {
   command -v ray >/dev/null || { echo "ray_cluster: ray is not installed; run \`pip install 'proxlearn[ray]'\`" >&2; exit 2; }
-  [ ! -e "$folder/pids" ] || { echo "ray_cluster: a cluster was already started in $folder; stop it first" >&2; exit 2; }
+  [ ! -e "$folder/pids" ] || { echo "ray_cluster: a cluster was already started in $folder; run \`$0 stop $folder\` first" >&2; exit 2; }
   mkdir -p "$folder"
   : >"$folder/pids"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/token")
@@ -38,13 +37,13 @@ nodes_are() { # wait until the cluster has this many nodes, at most 60 s
     [ "$(ray status --address "127.0.0.1:$port" 2>/dev/null | grep -c ' node_')" = "$1" ] && return
     sleep 2
   done
-  echo "ray_cluster: the cluster has fewer than $1 nodes; see the logs in $folder" >&2
+  echo "ray_cluster: the number of nodes did not reach $1 within 60 s; see the logs in $folder" >&2
   exit 1
 }
 
 stop() {
-  [ -e "$folder/pids" ] || { echo "ray_cluster: no cluster was started in $folder" >&2; exit 2; }
-  # `ray start --block` stops its processes when it is stopped; the node is stopped before the head.
+  [ -e "$folder/pids" ] || { echo "ray_cluster: no cluster was started in $folder; give the FOLDER of the \`start\` command" >&2; exit 2; }
+  # `ray start --block` stops its processes when it receives a signal. The second node is stopped before the head.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue
     for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# A real SLURM cluster of two nodes on this machine, for trying out sweeps; all its files are below one folder.
+# Start or stop a SLURM cluster of two nodes on this machine, to try out sweeps. All its files are below one folder.
 #
 #   scripts/slurm_cluster.sh start FOLDER     start the cluster and print how to use it
 #   scripts/slurm_cluster.sh stop FOLDER      stop its daemons by their process ids
-#
-# Needs the Debian packages slurmctld slurmd slurm-client munge (13 MB); any user may run it.
+# The Debian packages slurmctld, slurmd, slurm-client and munge (13 MB) must be installed. Any user may run it.
 set -euo pipefail
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
@@ -27,7 +26,7 @@ start() {
     PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null ||
       { echo "slurm_cluster: $program is not installed; install slurmctld, slurmd, slurm-client and munge" >&2; exit 2; }
   done
-  [ ! -e "$folder/pids" ] || { echo "slurm_cluster: a cluster was already started in $folder; stop it first" >&2; exit 2; }
+  [ ! -e "$folder/pids" ] || { echo "slurm_cluster: a cluster was already started in $folder; run \`$0 stop $folder\` first" >&2; exit 2; }
   export PATH="$PATH:/usr/sbin"
   mkdir -p "$folder"/{state,spool-n1,spool-n2}
   chmod 755 "$folder"
@@ -84,7 +83,7 @@ EOF
 }
 
 stop() {
-  [ -e "$folder/pids" ] || { echo "slurm_cluster: no cluster was started in $folder" >&2; exit 2; }
+  [ -e "$folder/pids" ] || { echo "slurm_cluster: no cluster was started in $folder; give the FOLDER of the \`start\` command" >&2; exit 2; }
   # Stop in reverse order of the start: the nodes, the controller, munge.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue

@@ -1,4 +1,7 @@
-"""Fixtures of all tests: one thread (pytest runs two processes), problems for laws, and the paper's files."""
+"""Fixtures and helper functions for all tests.
+
+Torch uses one thread, because pytest runs two processes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ PLAIN_PICTURES = re.compile(
     r"(config|data|distributed|loggers)/|run/(?!test_(datasets|hostile))"
     r"|sweeps/test_launch|commands/test_(commands|predict)|test_(cli|estimator|plugins|runs|tutorials)\.py"
 )
-"""Tests that only need pictures to exist; tests/views and the other tests render them."""
+"""Pattern of the test files that need pictures to exist, but not their content; all other tests render pictures."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +54,7 @@ def _plain_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def old_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run folders of version 0.1.0, which must be copied before they are changed."""
+    """The folder with the run folders of version 0.1.0; a test must copy a run folder before it changes it."""
     folder = tmp_path_factory.mktemp("version_0_1_0")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
@@ -60,7 +63,7 @@ def old_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fake_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """A function that installs a package of one module with entry points, for this process and this test only."""
+    """A function that installs a package with one module and entry points, for this process and this test only."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -86,7 +89,7 @@ def fake_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
 @pytest.fixture
 def paper_files() -> Path:
-    """The folder of the paper's files."""
+    """The folder with the data files of the paper's experiments; if a file is absent, the test is skipped."""
     if not os.environ.get("PROXLEARN_DATA"):
         pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
     folder = Path(os.environ["PROXLEARN_DATA"])
@@ -108,7 +111,7 @@ def wdbc() -> Risk:
 
 @pytest.fixture(scope="session")
 def standardised(wdbc: Risk) -> Risk:
-    """The same data with standardised features, for which rounding errors do not grow."""
+    """The training part of the paper's WDBC with standardised features, for which rounding errors do not grow."""
     X = wdbc.samples.X
     return Risk.from_samples(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
 
@@ -125,7 +128,7 @@ def potentials(
     drift: options.Drift,
     prox_potential: options.Potential = "paper",
 ) -> Potentials:
-    """Return the potentials of a risk under one reading; they do not depend on the numbers of a step."""
+    """Return the potentials of a risk for the given options; they do not depend on beta, h and epsilon."""
     return risk.potentials(theta, rho, Hyper(beta=1.0, h=1.0, epsilon=1.0, drift=drift, prox_potential=prox_potential))
 
 
@@ -141,7 +144,7 @@ def paper_cloud(problem: Risk, N: int, generator: torch.Generator) -> PointCloud
 
 
 def randomness(cloud: PointCloud, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return noise and z0 of one step, in the cloud's precision."""
+    """Return the noise and the z0 of one step, in the precision of the cloud."""
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=torch.float64)
     z0 = 1 - torch.rand(len(cloud.theta), generator=generator, dtype=torch.float64)
     return noise.to(cloud.theta.dtype), z0.to(cloud.theta.dtype)

@@ -1,4 +1,4 @@
-"""Randomly damaged and forged files, as left by disks, editors, other programs and attackers."""
+"""Functions that damage or forge files at random, as disks, editors, other programs and attackers may do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def remove(draw: random.Random, path: Path) -> None:
 
 
 def grow(draw: random.Random, path: Path) -> None:
-    """Replace a file with a sparse file, which takes up no disk space."""
+    """Extend a file to LARGE bytes; the file is sparse, so it takes up no disk space."""
     os.truncate(path, LARGE)
 
 
@@ -92,7 +92,7 @@ def alter_values(draw: random.Random, path: Path) -> None:
 
 
 def alter_table(draw: random.Random, path: Path) -> None:
-    """Change cells, columns or rows of a CSV file."""
+    """Change, add or remove cells, columns or rows of a CSV file."""
     rows = [line.split(",") for line in path.read_text().splitlines()]
     kind = draw.randrange(6)
     column = draw.randrange(len(rows[0]))
@@ -113,7 +113,7 @@ def alter_table(draw: random.Random, path: Path) -> None:
 
 
 def forge(draw: random.Random, path: Path) -> None:
-    """Forge a checkpoint with another header or state and a matching checksum."""
+    """Replace a checkpoint with a forged one that has another header or state and a matching checksum."""
     from tests.run.test_hostile import resealed
 
     def change(header: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ def damages_of(path: Path) -> list[Damage]:
     """Return the kinds of damage that can be done to a file of this kind."""
     every: list[Damage] = [cut, flip, insert, repeat, replace, remove, grow, other_kind]
     special = {".json": alter_values, ".yaml": alter_values, ".csv": alter_table, ".safetensors": forge}
-    # What still has its form gets further than what has none.
+    # Damages that keep the file valid JSON, YAML, CSV or safetensors pass more checks, so they are drawn more often.
     return every + [special[path.suffix]] * len(every) if path.suffix in special else every
 
 

@@ -1,7 +1,7 @@
-"""Runs of a second or less, commands in processes that start at once, plain pictures, and the comparison of two runs.
+"""Helper functions of the tests: short runs, processes that start fast, empty pictures, and a comparison of two runs.
 
-Importing torch and the package takes more time than most runs. Every process of the tests that is no test of imports is
-therefore forked from one server per test process, which has imported them once.
+Importing torch and the package takes more time than most runs. Except in tests of imports, every process that a test
+starts is therefore forked from a server that has already imported them. Each test process has one such server.
 """
 
 import json
@@ -27,7 +27,7 @@ from proxlearn.run.observed_status import Outcome
 from proxlearn.run.train import train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
-"""`make test-faults` draws all that the issue asks for; `make test` a part of it."""
+"""Whether all cases of the fault tests are run (`make test-faults`); `make test` runs a sample of them."""
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 PRELOAD = (
@@ -38,11 +38,11 @@ PRELOAD = (
     *("proxlearn.sweeps.search", "proxlearn.sweeps.sweep"),
     *("proxlearn.core.fused.fused_step", "proxlearn.core.fused.sharded_step", "proxlearn.paper.repeated_fits"),
 )
-"""What the server imports, also if a command with a list of its own starts it first."""
+"""Modules that the server imports, even if it is first started by a command that sets another list of modules."""
 
 
 def share_server() -> None:
-    """Make every process of this test process start from one server, which also imports this module."""
+    """Fork all child processes of this test process from one server, which also imports this module."""
     server = multiprocessing.forkserver._forkserver
     start = type(server).ensure_running
 
@@ -64,7 +64,7 @@ def share_server() -> None:
 share_server()
 
 PLAIN = "plain pictures"
-"""The setting of a process, which its child processes inherit, under which pictures are made, but not rendered."""
+"""Name of a setting that child processes inherit. If it is true, pictures are written without their content."""
 
 
 def set_plain_pictures(value: bool) -> None:
@@ -72,11 +72,11 @@ def set_plain_pictures(value: bool) -> None:
 
 
 def render_plainly_if_set() -> None:
-    """Make the pictures of runs empty files of the right format where ``PLAIN`` is set: rendering takes seconds."""
+    """Patch ``savefig`` to write empty pictures if the setting ``PLAIN`` is true, because rendering takes seconds."""
     render = Figure.savefig
 
     def savefig(self: Figure, target: Any, **options: Any) -> None:
-        # Only the plots of proxlearn have metadata.
+        # Only the plots of proxlearn are saved with metadata.
         is_plain = "metadata" in options and multiprocessing.current_process()._config.get(PLAIN)
         render(Figure(self.get_size_inches()) if is_plain else self, target, **options)
 
@@ -89,7 +89,7 @@ render_plainly_if_set()
 
 
 def _run_in(folder: Path, environment: Mapping[str, str], paths: Sequence[str], output: str, work: Any) -> None:
-    """Call a function, which is given with its arguments, with the streams in files."""
+    """Call ``work[0](*work[1:])`` in the given folder and environment, with the output streams redirected to files."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -145,7 +145,7 @@ def composed(*overrides: str) -> TrainConfig:
 
 
 def small(*overrides: str, **changes) -> TrainConfig:
-    """Return the config of a sine run with eight particles; further changes are fields of the schema."""
+    """Return the config of a sine run with eight particles; ``changes`` are fields of the config that are replaced."""
     base = composed("dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=5", *overrides)
     return replace(base, **changes)
 
@@ -159,7 +159,7 @@ def status(folder: Path) -> dict:
 
 
 def assert_same_run(folder: Path, reference: Path) -> None:
-    """Compare two runs bit for bit: every checkpoint of the reference (cloud, generator, precision), row and metric."""
+    """Assert that two runs are equal bit for bit: the checkpoints of the reference, the metrics and the status."""
     assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
     checkpoints = {step: path.read_bytes() for step, path in list_checkpoints(folder / "checkpoints")}
     for step, path in list_checkpoints(reference / "checkpoints"):

@@ -31,8 +31,8 @@ from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """Candidate pairs of init_scale and learning rate."""
 RUNGS = ((50, 4), (100, 2), (300, 1))
-"""Numbers of steps and of candidates kept in the rounds of the selection that the recursion used up to revision 3. Only
-the total number of steps affects the fit."""
+"""Number of steps per candidate and number of candidates in each round of successive halving, as the recursion used
+them up to revision 3. Adam runs no rounds; only the total number of steps affects its fit."""
 MAX_STEPS = sum(steps for steps, _ in RUNGS)
 """Largest number of steps that the selection can choose."""
 DTYPE = torch.float32
@@ -41,14 +41,14 @@ READINGS = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_pot
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the settings of the network, with the candidates and the rules of the selection."""
+    """Return all settings that affect the fit: those of the network, and the candidates and rules of the selection."""
     rules = network_settings() | {"rungs": RUNGS, "candidates": list(CANDIDATES), "most_steps": MAX_STEPS}
     return {"N": Settings().N, "dtype": str(DTYPE), **rules}
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """The result of a candidate: its hyperparameters, and its risk on the held-out rows after ``steps`` steps."""
+    """The hyperparameters of a candidate, and its risk on the held-out rows after ``steps`` steps of Adam."""
 
     risk: float
     init_scale: float
@@ -57,10 +57,10 @@ class CandidateResult:
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Select the hyperparameters on a part of the rows, then train the full network on all rows."""
+    """Select the hyperparameters with held-out rows, then train the network with all N neurons on all rows."""
     problem, N = make_problem(X, y), Settings().N
     best = select_candidate(problem, N, request)
-    request.progress(f"{best.steps} steps of {N} neurons")
+    request.progress(f"training: steps={best.steps}, N={N}")
     cloud = draw_initial_cloud(problem, N, best.init_scale, request.seed)
     samples = problem.samples.to("cpu", DTYPE)
     initial_risk = risk_of(problem, cloud, samples)
@@ -89,7 +89,7 @@ def select_candidate(problem: Risk, N: int, request: Request) -> CandidateResult
 
 
 def draw_initial_cloud(problem: Risk, N: int, init_scale: float, seed: int) -> PointCloud:
-    """Return the recursion's initial cloud for this seed, in the precision that Adam uses."""
+    """Return the initial cloud that the recursion draws for this seed, converted to float32."""
     return initial_cloud(problem.neuron, problem.samples.X.shape[1], N, init_scale, seed).to("cpu", DTYPE)
 
 
@@ -100,7 +100,8 @@ def descend(problem: Risk, cloud: PointCloud, rate: float, steps: int) -> Iterat
     theta = torch.nn.Parameter(cloud.theta.clone())
     adam = torch.optim.Adam([theta], lr=rate)
     for step in range(1, steps + 1):
-        # This is the gradient of the risk times N. Adam is invariant to the factor, and its epsilon stays negligible.
+        # The gradient of the risk is multiplied by N. Adam is invariant to this factor, and its epsilon stays
+        # negligible.
         theta.grad = problem.potentials(theta.detach(), cloud.rho, READINGS).gradient
         adam.step()
         if is_log_spaced(step, LOGGED_PER_DECADE) or step == steps:

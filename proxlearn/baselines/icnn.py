@@ -8,10 +8,10 @@ With s = sigmoid(u), G_k = M_k x + p_k, c = w s and a = w s (1 - s):
 
     grad f = sum_k c_k G_k + lambda x,      Hess f = sum_k a_k G_k G_k' + sum_k c_k M_k + lambda I
 
-The quadratics are *packed* into one matrix of size S x width. It has one column per unit, which holds the upper
-triangle of M, then p, then r. Then u, sum c M and sum c p are products with this matrix, at half the cost of products
-with the full M. Only the sum with the coefficients a_k needs G itself, which is stored as particles x D x width, so
-that the innermost loop runs over the units.
+The coefficients of the quadratics are *packed* into one matrix with one column per unit. A column contains the upper
+triangle of M, then p, then r. The values u, sum c M and sum c p are products with this matrix, which cost half as much
+as products with the full M. Only the sum with the coefficients a_k needs G itself, which is stored as particles x D x
+width, so that the innermost loop runs over the units.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MIN_W = 1e-8
 """Lower bound of w, so that the backward pass can divide by w; in float32, a unit with this w contributes nothing."""
 INIT_STD_A, INIT_STD_LINEAR = 0.007, 0.03
 """Standard deviations of the initial parameters of the quadratics. The curvature of a unit is twice the square of A. If
-it were of order 1, a steep potential would first decrease the curvature and drive every w to zero before the units
-learn to shift."""
+it were of order 1, a steep potential would first decrease the curvature and drive every w to zero, before the linear
+terms of the units have adapted."""
 PUSH_CHUNK = 1024
-"""Number of particles that are mapped in one batch."""
+"""Number of particles that `ConvexNet.push` maps in one batch."""
 
 
 class ConvexNet:
-    """The parameters of the convex network in one flat tensor for the optimiser, with a view of each parameter."""
+    """An input-convex network whose parameters are views of one flat tensor, which the optimiser updates."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ConvexNet:
         ]
         self.A, self.linear, self.W, self.w, self.lamda = self._views
         if with_lamda:
-            # With lambda = 1 and small units, the first map is nearly the identity.
+            # With lambda = 1 and small units, the initial map grad f is nearly the identity.
             self.A.normal_(std=INIT_STD_A * dim**-0.5, generator=generator)
             self.linear.normal_(std=INIT_STD_LINEAR, generator=generator)
             self.W.normal_(std=1 / width, generator=generator).abs_()
@@ -79,13 +79,13 @@ class ConvexNet:
         """Coefficient of each packed entry of M in x'Mx / 2: a diagonal entry occurs once, any other entry twice."""
 
     def clamp_(self) -> None:
-        """Clamp the parameters after a step of the optimiser, so that the network stays convex."""
+        """Clamp W, w and lambda to their bounds, so that the network stays convex after a step of the optimiser."""
         self.W.clamp_(min=0)
         self.w.clamp_(min=MIN_W)
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
 
     def pack(self) -> PackedNet:
-        """Return the network with the packed quadratics of its units, which do not depend on the particles."""
+        """Return the packed quadratics of all units, which do not depend on the particles."""
         Q = torch.bmm(2 * self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
         return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))
@@ -107,18 +107,18 @@ class ConvexNet:
 
 
 class PackedNet:
-    """The packed quadratics of a network for one step of the optimiser, and the gradient accumulated so far."""
+    """The packed quadratics of a network in one step of the optimiser, and the gradient accumulated in that step."""
 
     def __init__(self, net: ConvexNet, Q0: Tensor, units: Tensor) -> None:
         self.net, self.Q0, self.units = net, Q0, units
         D, width = net.dim, net.width
         self.full = torch.cat((units.index_select(0, net.full), units[net.pairs : -1])).view(D + 1, D * width)
-        """M and p as one matrix, whose product with (x, 1) gives all G_k of a particle."""
+        """Matrix that contains M and p; the product of (x, 1) and this matrix contains all G_k of a particle."""
         self.units_bar, self.w_bar = torch.zeros_like(units), torch.zeros_like(net.w)
         self.full_bar, self.lamda_bar = torch.zeros_like(self.full), torch.zeros_like(net.lamda)
 
     def respond(self, x: Tensor) -> NetResponse:
-        """Evaluate the gradient of f at the particles x."""
+        """Return grad f at the particles x, with the intermediate values for the Hessian and the backward pass."""
         return NetResponse(self, x)
 
     def gradient(self) -> Tensor:

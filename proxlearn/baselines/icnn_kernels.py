@@ -1,10 +1,10 @@
 """Compiled kernels of the convex network, for per-particle products that are too small for a matrix library.
 
-For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). Particles are processed sixteen at a time, from
-the computation of E to its contribution to the gradient, so that E stays in the cache. Rows of E are processed in
-groups of three, so that nine products share six loaded rows, and particles in groups of four. In an incomplete group,
-the last member is repeated. Sums are stored at the end of each iteration, because the compiler reloads every value
-after a store.
+For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). All computations with E are finished for sixteen
+particles before the next sixteen are processed, so that E stays in the cache. The inner loops process three rows of E
+at a time, so that nine products share six loaded rows, or four particles at a time. If fewer rows or particles remain,
+the last one is repeated or the missing ones have weight zero. Sums are stored at the end of each iteration, because the
+compiler reloads every value after a store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, exp
 
 LANES = 16
-"""Number of particles that are processed together; their matrices are inverted side by side, one per lane."""
+"""Number of particles that are processed together; their matrices are inverted in parallel, one per SIMD lane."""
 COLUMNS = 256
 """Number of columns of E and of P E that are processed together, so that they stay in the L1 cache."""
 CHUNK = 1024
@@ -135,7 +135,7 @@ def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
-    """Replace each positive definite matrix in H by ``factor`` times its inverse, with the sweep operator."""
+    """Replace each positive definite matrix in H by ``factor`` times its inverse, using the sweep operator."""
     B, D, _ = H.shape
     # A holds the lower triangles; the entries (i, j) of all matrices are adjacent.
     A, column, scaled = np.empty((D, D * LANES), H.dtype), np.empty(D * LANES, H.dtype), np.empty(LANES, H.dtype)
@@ -174,7 +174,7 @@ def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
-    """Replace E of one particle by 2 sqrt(a) P E, and store the column sums of the product E * (P E) in ``aq``.
+    """Replace E of one particle by 2 sqrt(a) P E, and store the column sums of E * (P E) (elementwise) in ``aq``.
 
     ``root`` holds sqrt(a), and ``PE`` is scratch space.
     """
@@ -213,7 +213,7 @@ def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def accumulate_full_bar(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
-    """Add the outer product of (x, 1) and E to ``full_bar``, for the same particles as in `scaled_gradients`."""
+    """Add the outer product of (x, 1) and E to ``full_bar`` for up to LANES particles (see `scaled_gradients`)."""
     rows, size = full_bar.shape
     zero = E.dtype.type(0)
     flat = E.reshape(LANES, size)

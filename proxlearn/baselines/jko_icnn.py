@@ -9,9 +9,9 @@ gradient of V and the inverse of the Hessian, and backpropagates both through th
 
 The preset ``paper`` starts like the published code, from particles of the prior, which is far wider than the posterior.
 Each step begins with a network that was pretrained to approximate the identity map, and the likelihoods are bounded
-from below, so that a row that theta misclassifies badly does not contribute. On diabetes and twonorm, the particles are
-still far from the posterior after the published number of steps, as the ledger of the functional shows. The preset
-``light`` starts from N(0, I), and each step begins with a network that is nearly the identity (lambda = 1).
+from below, so that a badly misclassified row does not contribute to the gradient. On diabetes and twonorm, the
+particles are still far from the posterior after the published number of steps, as the ledger of the functional shows.
+The preset ``light`` starts from N(0, I), and each step begins with a network that is nearly the identity (lambda = 1).
 
 Differences from the published code: batches are drawn from a pool of particles that is mapped once per step, instead of
 being mapped by all earlier networks at every iteration; data batches are drawn with replacement; and the samples used
@@ -69,7 +69,7 @@ class JkoIcnnSettings:
     """Number of iterations of each of the two pretrainings; if 0, the network is initialised near the identity."""
     pretraining_lr: float = 1e-3
     least: float = 1e-5
-    """Lower bound of the likelihoods."""
+    """Lower bound of the likelihood of each row."""
 
 
 LIGHT = JkoIcnnSettings(
@@ -111,7 +111,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps; return samples that were not used to train the networks, and notes with the ledger."""
+    """Run all JKO steps; return samples that were not used to train the networks, and notes with the ledger."""
     start = draw_prior if settings.from_prior else draw_standard_normal
     pool, _ = start(settings.pool, target.dim, generator)
     x, log_rho = start(NUM_SAMPLES, target.dim, generator)
@@ -170,7 +170,7 @@ def step(
     generator: torch.Generator,
     report: Callable[[int], None] = lambda iteration: None,
 ) -> None:
-    """Train the network so that its gradient maps the particles of the pool by one step of size h."""
+    """Train the network so that its gradient map moves the particles of the pool by one implicit step of size h."""
 
     def gradient(x: Tensor, mapped: Tensor) -> Tensor:
         rows = target.data_batch(settings.data_batch, generator)

@@ -1,12 +1,12 @@
-"""Unadjusted Langevin dynamics: the simplest sampler of the posterior in logistic_target.py.
+"""Unadjusted Langevin dynamics, a sampler of the posterior that is defined in logistic_target.py.
 
-    v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v
+    v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v,     xi ~ N(0, I)
 
-L L' is the inverse Hessian of V at the mode, so one step size eta suits all coordinates (on banana, their scales
-differ by a factor of thirty). Far from the mode, V is steep and an explicit step would overshoot, so the drift is
-clipped to length 1, which is one posterior standard deviation; near the mode, it is always shorter. The variance of the
-samples is too large by a factor of 1 / (1 - eta / 2), the usual bias of a step without an acceptance test. There are no
-published settings, so the presets were chosen for this package.
+L L' is the inverse Hessian of V at the mode, so one step size eta suits all coordinates (on banana, their scales differ
+by a factor of thirty). Far from the mode, V is steep and an explicit step would overshoot, so the drift is clipped to
+length 1, which is one posterior standard deviation. Near the mode, the drift is shorter and is not clipped. The
+variance of the samples is too large by a factor of 1 / (1 - eta / 2); such a bias is usual for steps without an
+acceptance test. There are no published settings, so the presets were chosen for this package.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LangevinSettings:
 
     eta: float
     steps: int
-    """Number of steps up to the first snapshot."""
+    """Number of steps before the first snapshot of all chains."""
     between: int
     """Number of steps between consecutive snapshots of all chains."""
     chains: int = 1024

@@ -89,10 +89,10 @@ class Potential(Protocol):
         """The number D of coordinates of a state."""
 
     def value(self, x: Tensor) -> Tensor:
-        """Return V at every particle; x is B x D, and the result has length B."""
+        """Return V at every particle; x is a B x D tensor, and the result has length B."""
 
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return the gradient of V at every particle, B x D.
+        """Return the gradient of V at every particle as a B x D tensor.
 
         ``rows`` contains the row numbers of a data batch; None means all rows.
         """
@@ -106,7 +106,7 @@ class LogisticTarget:
     """The potential V of the posterior, and its gradient in closed form."""
 
     A: Tensor
-    """The vectors -y_i x_i, n x d; V depends on the data only through them."""
+    """Matrix (n x d) of the vectors -y_i x_i; V depends on the data only through this matrix."""
     least: float = 0.0
     """Lower bound of the likelihoods. Rows whose likelihood under theta is smaller are left out of the gradient,
     because the logarithm of a bounded likelihood is constant there. V itself is not bounded."""
@@ -144,7 +144,8 @@ class LogisticTarget:
     def laplace(self) -> tuple[Tensor, Tensor]:
         """Return the mode of exp(-V) and the inverse Hessian of V at the mode, in float64.
 
-        Newton steps in theta alternate with exact minimisation over alpha; V is convex in each of them.
+        Newton steps in theta alternate with exact minimisation over alpha. V is convex in theta and in log alpha
+        separately.
         """
         A = self.A.double()
         d = A.shape[1]

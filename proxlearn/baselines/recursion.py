@@ -1,7 +1,7 @@
 """Two-layer tanh networks of the same width, trained by the recursion with each of the three weight updates.
 
-Each network is fitted as by `proxlearn train recipe=tuned weights=...`: the hyperparameters are selected on the
-training part, separately for each update, and the network is then trained on the whole training part.
+Each network is fitted in the same way as by `proxlearn train recipe=tuned weights=...`: the hyperparameters are
+selected on the training part, separately for each update, and the network is then trained on the whole training part.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make_problem(X: np.ndarray, y: np.ndarray) -> Risk:
 
 
 def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
-    """Return a predictor of the probabilities of the weighted estimate, in float64 like `proxlearn predict`."""
+    """Return a predictor that evaluates the network of ``cloud`` in float64, as `proxlearn predict` does."""
 
     def probability(X: np.ndarray) -> np.ndarray:
         # The rows are already scaled, and class labels need no scaling.
@@ -73,7 +73,7 @@ def _make_fit(weights: Weights) -> FitFunction:
     def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
         problem, base = make_problem(X, y), Settings(weights=weights)
         selection = select(problem, base, seed=request.seed, threads=request.threads, progress=request.progress)
-        request.progress(f"{selection.settings.steps} recursions of {base.N} particles")
+        request.progress(f"training: steps={selection.settings.steps}, N={base.N}")
         cloud = recursion.fit(problem, selection.settings, seed=request.seed, threads=request.threads).cloud
         selected = asdict(selection.settings)
         notes = {name: selected[name] for name in ("N", "steps", *CANDIDATES[0])}
@@ -84,7 +84,7 @@ def _make_fit(weights: Weights) -> FitFunction:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the settings of the fit.
+    """Return all settings that affect the fit.
 
     Settings that are None are chosen by the selection, whose candidates and rules are included in the result.
     """
@@ -102,7 +102,7 @@ def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
 
 
 def network_settings() -> dict[str, Any]:
-    """Return the neuron, the loss and the rules of the selection that all networks share."""
+    """Return the neuron, the loss and the selection rules that the recursion and Adam have in common."""
     rules = {"patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
     return {"neuron": NEURON, "loss": LOSS, **rules}
 

@@ -1,8 +1,9 @@
 """Reference methods: standard classifiers of scikit-learn, the majority class, and the Bayes rule of twonorm.
 
 The classifiers have the default settings of scikit-learn. The support vector machine does not predict probabilities
-itself. They are computed from a logistic curve fitted to cross-validated scores, which the documentation of
-scikit-learn recommends instead of ``SVC(probability=True)``, and the accuracy is computed from these probabilities.
+itself. `CalibratedClassifierCV` computes them with a logistic curve fitted to cross-validated scores, which the
+documentation of scikit-learn recommends instead of ``SVC(probability=True)``. The accuracy is computed from these
+probabilities.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the expression that constructs the scikit-learn model, without its seed; empty for the other methods."""
+    """Return a dict with the scikit-learn model as text, without its seed; the dict is empty for the other methods."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 
@@ -59,7 +60,8 @@ def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
     The classes are equally likely and normally distributed with unit covariance and the means m and -m, where m = (a,
     ..., a) and a = 2 / sqrt(20). The logarithm of the ratio of their densities is (|x + m|^2 - |x - m|^2) / 2 = 2 <m,
-    x>. Which class has the mean m depends on the file, and is estimated from the training rows.
+    x>. The class with the mean m is not the same in every file of the dataset, so it is estimated from the training
+    rows.
     """
     a = 2 / math.sqrt(X.shape[1])
     sign = float(np.sign(y @ X.sum(axis=1)))
@@ -67,7 +69,7 @@ def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
-    # tanh does not overflow.
+    # Unlike exp, tanh does not overflow.
     probabilities: np.ndarray = (1 + np.tanh(values / 2)) / 2
     return probabilities
 

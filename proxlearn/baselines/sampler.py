@@ -1,4 +1,4 @@
-"""Common code of the samplers (block B), which predict with samples of a posterior given the training rows."""
+"""Common code of the samplers, which draw samples of a posterior and average the predictions over them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proxlearn.baselines.registry import FittedMethod, Preset, Request, Settings
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    # This stub exists only for type checkers, not at run time.
+    # The module _typeshed exists only for type checkers, not at run time.
     from _typeshed import DataclassInstance
 
 NUM_SAMPLES = 4096
@@ -86,14 +86,14 @@ def preset_settings(
         return paper
     if dataset not in paper:
         raise InputError(
-            f"there are no published settings for dataset={dataset} (only for {', '.join(paper)})",
-            "use the preset light",
+            f"there are no published settings for the dataset {dataset} (only for {', '.join(paper)})",
+            "choose --preset light",
         )
     return paper[dataset]
 
 
 def make_settings_function(light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsFunction:
-    """Return a function that returns the settings of a preset as plain values (``settings`` in a sampler's module)."""
+    """Return the function ``settings`` of a sampler's module, which returns a preset as plain values."""
     return lambda function, preset, dataset: (
         asdict(preset_settings(preset, dataset, light, paper)) | {"samples": NUM_SAMPLES}
     )
@@ -142,7 +142,7 @@ def clip_rows(drift: Tensor) -> Tensor:
 
 
 def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
-    """Append the functional E[V] + T E[log rho] to the ledger, and record whether it has decreased since the last row.
+    """Append a row with the functional E[V] + T E[log rho] to the ledger, and record whether the functional decreased.
 
     If ``log_rho`` is None, the density is unknown. The entropy is then replaced by the entropy of the Gaussian with the
     same covariance, which is an upper bound, so the result is a lower bound of the functional. Raise RunError if the
@@ -152,7 +152,10 @@ def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temp
     mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
     functional = potential + temperature * mean_log_rho
     if not math.isfinite(functional):
-        raise RunError(f"the particles diverged at step {len(ledger)}", "scale the features, or try another seed")
+        raise RunError(
+            f"the particles diverged at step {len(ledger)}",
+            "standardise the features (--protocol matched), or choose another --preset or --temperature",
+        )
     row: dict[str, Any] = {"step": len(ledger), "functional": functional, "potential": potential}
     if ledger:
         previous = ledger[-1]["functional"]

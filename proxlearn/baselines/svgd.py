@@ -5,8 +5,8 @@
 b = (median distance)^2 / log N is computed at every iteration. Adam moves the particles with a learning rate that
 decreases linearly to zero; a fixed step size would depend on N, because the mean of the kernel decreases with N. As in
 langevin.py, v are coordinates in which the inverse Hessian of V at the mode is the identity. There are no published
-settings for these data, so the presets were chosen for this package. The samples are the final particles, of which
-there are fewer than 4096.
+settings for these data, so the presets were chosen for this package. The samples are the final particles, which are
+fewer than the 4096 samples of the other samplers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def flow(
 
 
 def velocity(v: Tensor, gradient: Tensor, temperature: float) -> Tensor:
-    """Return the velocities of the particles v, N x D, given the gradient of V at each particle."""
+    """Return the velocities of the particles v (N x D), given the gradient of V at each particle."""
     N = len(v)
     distances = squared_distances(v, v)
     b = distances.median() / math.log(N)

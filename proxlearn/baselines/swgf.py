@@ -53,7 +53,7 @@ Layer = tuple[Tensor, Tensor]
 
 
 class RealNvp:
-    """A flow whose blocks map x2 to x2 exp(s(x1)) + t(x1) and then reverse the order of the coordinates.
+    """A normalising flow; each block maps x2 to x2 exp(s(x1)) + t(x1), then reverses the coordinates.
 
     x1 and x2 are the two halves of the coordinates. The last layers of s and t are initialised with zeros, so that the
     initial flow is the identity (after two reversals) and its density is exactly N(0, I).
@@ -245,12 +245,12 @@ def step(
 
 
 def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return the squared sliced-Wasserstein distance between two clouds of equal size along unit vectors (P x D)."""
+    """Return the squared sliced-Wasserstein distance of two clouds of equal size, given unit vectors (P x D)."""
     return ((directions @ x.T).sort(1)[0] - (directions @ y.T).sort(1)[0]).square().mean()
 
 
 def sliced_gradient(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return the gradient of ``sliced_distance`` with respect to x, B x D."""
+    """Return the gradient of ``sliced_distance`` with respect to x as a B x D tensor."""
     # numpy sorts several times faster than torch on a CPU.
     projected, sorted_y = directions @ x.T, np.sort((directions @ y.T).numpy(), axis=1)
     subtract_equal_ranks(projected.numpy(), sorted_y)

@@ -1,1 +1,1 @@
-"""The speed of the recursion: this implementation, the paper's algorithms as printed, and a lower bound for torch."""
+"""Benchmarks of the recursion, of the paper's algorithms as printed, and of a lower bound for torch."""

@@ -1,4 +1,4 @@
-"""The time of each complete experiment of the paper, estimated from clouds of its own run.
+"""Estimates of the time of each complete experiment of the paper, from measurements at selected clouds of its run.
 
 The cost of a recursion changes during a run: neurons saturate, and particles move apart. The compiled engine runs the
 experiment up to a maximum k and keeps the clouds at log-spaced values of k. The time of a recursion is measured at each
@@ -6,8 +6,8 @@ of these clouds and weighted by the number of recursions that the cloud represen
 assumed to be linear in k, and the last cloud represents all later recursions. The time for metrics and files is not
 included (see whole_commands.py).
 
-At every cloud, three programs take turns: *ours*, the compiled engine; *literal*, Algorithms 1 and 2 as printed, in
-float64; and the *floor* (torch_floor.py). The median of the turns is reported.
+At every cloud, three programs are timed in turn: *ours*, the compiled engine; *literal*, Algorithms 1 and 2 as printed,
+in float64; and the *floor* (torch_floor.py). The median over the turns is reported.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from proxlearn.run.experiment import Experiment
 from proxlearn.training.stepper import Stepper
 
 LONGEST_STRETCH = 500
-"""Largest number of consecutive recursions in one timed stretch."""
+"""Largest number of consecutive recursions that are timed together."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The extent of the measurements per experiment."""
+    """The number and the duration of the measurements of one experiment."""
 
     largest_k: int = 5000
     run_seconds: float = 60.0
-    """Time limit of the run, in seconds; clouds that it does not reach in this time are not measured."""
+    """Time limit of the run, in seconds; clouds that the run does not reach within this time are not measured."""
     turns: int = 7
     literal_turns: int = 3
     stretch_seconds: float = 0.2
-    """Duration of a timed stretch in seconds; it spans several recursions, because not every recursion rebuilds the
-    neighbour list.
+    """Duration of a timed stretch of recursions, in seconds. A stretch has several recursions, because not every
+    recursion rebuilds the neighbour list.
     """
 
 
@@ -60,10 +60,10 @@ def log_spaced(steps: int, largest_k: int) -> list[int]:
 
 
 def weights_of_clouds(ks: Sequence[int], steps: int) -> list[float]:
-    """Return how many of the ``steps`` recursions the cloud of each k represents (ks[0] = 0).
+    """Return, for the cloud at each k in ``ks``, how many of the ``steps`` recursions it represents (ks[0] = 0).
 
     The time of a recursion is assumed to be linear in k between two clouds (trapezoidal rule) and constant after the
-    last.
+    last cloud.
     """
     weights = [0.0] * len(ks)
     for i, (k, following) in enumerate(pairwise(ks)):
@@ -76,7 +76,7 @@ def weights_of_clouds(ks: Sequence[int], steps: int) -> list[float]:
 
 
 def make_stepper(experiment: Experiment, generator: torch.Generator) -> Stepper:
-    """Return the map cloud_{k-1} -> cloud_k of the compiled engine, as used in a run."""
+    """Return a function that maps cloud_{k-1} to cloud_k with the compiled engine, as in a run."""
     hyper = experiment.source.with_readings(experiment.hyper)
     return Stepper(experiment.source, hyper, "fused", torch.get_num_threads(), generator)
 
@@ -84,7 +84,7 @@ def make_stepper(experiment: Experiment, generator: torch.Generator) -> Stepper:
 def clouds_of_run(
     experiment: Experiment, cloud: PointCloud, ks: Sequence[int], seconds: float, generator: torch.Generator
 ) -> Iterator[PointCloud]:
-    """Yield the clouds of a run at ``ks``, and stop after ``seconds``, not counting compilation."""
+    """Yield the cloud of a run at each k in ``ks``; stop after ``seconds`` seconds, not counting compilation."""
 
     def elapsed() -> float:
         return time.perf_counter() - COMPILE_TIME.overhead
@@ -123,8 +123,8 @@ class CloudTimer:
 
     def take_turn(self, with_literal: bool) -> None:
         if not self.continues:
-            # Lists and tables in memory belong to the end of the previous stretch; one recursion from the cloud
-            # rebuilds them.
+            # The neighbour lists and tables in memory belong to the end of the previous stretch; one recursion from the
+            # cloud rebuilds them.
             self.newest = self.cloud
             self.stepper(self.cloud)
         self.milliseconds["ours"].append(_milliseconds(self.advance) / self.stretch)
@@ -141,7 +141,7 @@ class CloudTimer:
 
 
 def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, seconds: float) -> CloudTimer:
-    """Return a timer for a cloud, with stretches of about ``seconds`` seconds.
+    """Return a timer of recursions from a cloud; each timed stretch lasts about ``seconds`` seconds.
 
     ``gap`` is the number of recursions up to the next cloud, or None for the last cloud, which represents all later
     recursions.
@@ -162,7 +162,7 @@ def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, secon
 def measure_experiment(
     config: TrainConfig, effort: Effort, on_turn: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the records of a whole experiment and of its clouds; ``on_turn`` is called after every turn."""
+    """Measure an experiment, calling ``on_turn`` after every turn; return its record and the records of its clouds."""
     experiment, cloud = experiment_of(config)
     steps = experiment.steps
     generator = torch.Generator().manual_seed(config.seed)

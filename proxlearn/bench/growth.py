@@ -1,4 +1,4 @@
-"""The growth of the cost of a step with the number of particles, and its dependence on epsilon.
+"""Measurements of the time of a step for increasing numbers of particles and for several values of epsilon.
 
 KeOps computes reductions over all pairs of points without storing a matrix, and is the usual tool for many points. If
 it is installed, one of its reductions is timed on the same cloud: a log-sum-exp over all pairs, which costs as much as
@@ -34,7 +34,7 @@ WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """Measure the time of a step from a cloud that is spread out as much as after SPREAD_AT recursions.
+    """Measure the time of a step from a cloud that is spread out as widely as a cloud after SPREAD_AT recursions.
 
     The first step also builds the neighbour list; its additional time is ``build_s``.
     """
@@ -61,11 +61,11 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
 
 
 def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
-    """Measure the time of the recursions 2 to ``steps`` for each config; the configs take turns."""
+    """Measure the total time of the recursions 2 to ``steps`` for each config; the runs of the configs alternate."""
     runs = []
     for config in configs:
         experiment, cloud = experiment_of(config)
-        # Each of the three regimes runs once, so that no pass is compiled during the measurement.
+        # Run a recursion in each of the three regimes, so that no pass is compiled during the measurement.
         for k in WARM_UP_SPREADS:
             generator = torch.Generator().manual_seed(0)
             Recursions(experiment, spread_cloud(cloud, experiment, k, generator), generator)()
@@ -150,7 +150,7 @@ def _keops(cloud: PointCloud, epsilon: float) -> float | str:
     if importlib.util.find_spec("pykeops") is None:
         return NOT_INSTALLED
     try:
-        # KeOps reports compilations on standard output, which is reserved for results; the first call compiles.
+        # The first call compiles. KeOps reports this on standard output, which is reserved for results.
         with contextlib.redirect_stdout(sys.stderr):
             call = keops_call(cloud, epsilon)
             call()

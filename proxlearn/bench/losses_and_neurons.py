@@ -1,7 +1,7 @@
-"""The time of one recursion for losses and neurons other than the paper's, on diabetes and on digits.
+"""Measurements of the time of one recursion for losses and neurons other than the paper's, on diabetes and on digits.
 
-All recursions on a dataset start from the same cloud of a real run and take turns. The first case of each dataset uses
-compiled passes and the quadratic loss; the other cases are compared with it.
+All recursions on a dataset start from the same cloud of a real run and are timed in turn. The first case of each
+dataset uses compiled passes and the quadratic loss; the other cases are compared with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BURN_IN = 200
 
 
 def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, Any]]:
-    """Measure each case of a dataset; ``ratio`` is its time divided by the time of the first case."""
+    """Measure each case of a dataset; ``ratio`` is the time of a case divided by the time of the first case."""
     experiment, cloud = experiment_of(config)
     hyper = replace(experiment.hyper, drift="first_variation", prox_potential="first_variation")
     risks = cases(experiment.source)
@@ -51,7 +51,7 @@ def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, A
             "case": name,
             "ms": milliseconds,
             "ratio": milliseconds / first,
-            # This is measured for the functional only; the kernel is measured separately.
+            # Only the tensors of the functional are counted, not those of the kernel.
             "largest tensor / (N n + N p)": _largest_tensor(risks[name], cloud, hyper)
             / (N * n * risks[name].neuron.num_outputs + cloud.theta.numel()),
         }

@@ -1,4 +1,7 @@
-"""The measurements that `proxlearn bench` makes; torch is not imported, because the command first checks its input."""
+"""The request of a `proxlearn bench` command: the parts that are measured, and their extent.
+
+This module does not import torch, so that the command checks its input before the slow import.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PARTS = ("special", "whole", "growth", "company")
-"""The parts of the bench in the order in which they are measured: the special clouds come first, because they record
-the peak memory of the process so far."""
+"""The parts of the bench in the order in which they are measured. The special clouds come first, because their records
+contain the peak memory of the process so far."""
 DEFAULT_PARTS = frozenset({"whole", "special"})
 EXPERIMENTS = ("wdbc", "diabetes", "banana", "twonorm", "shd", "sine")
 """The datasets of the paper's experiments; their configs set the hyperparameters and the number of steps."""
@@ -20,7 +23,8 @@ class BenchRequest:
     parts: frozenset[str] = DEFAULT_PARTS
     quick: bool = False
     datasets: tuple[str, ...] = ()
-    """The datasets of all parts except the special clouds; if empty, each part uses its default datasets."""
+    """The datasets of all parts except the special clouds; if the tuple is empty, each part uses its default
+    datasets."""
     large: bool = False
     """Whether the part growth includes clouds of up to 100 000 particles."""
 

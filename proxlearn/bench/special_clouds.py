@@ -1,7 +1,7 @@
-"""The time of one recursion from special clouds: this implementation, the printed algorithms, and the drift's floor.
+"""Measurements of one recursion from special clouds, compared with the printed algorithms and the floor of the drift.
 
-The clouds are special because each of them is in a single regime of the kernel, in which a whole experiment
-(experiments.py) may spend few of its recursions. Here, the floor (torch_floor.py) covers only the drift.
+The clouds are special because each of them is in a single regime of the kernel. A whole experiment (experiments.py) may
+have only few recursions in this regime. Here, the floor (torch_floor.py) covers only the drift.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
 
 
 class RecursionBench:
-    """A benchmark of the recursion on one dataset, in several passes, because the speed of a machine changes."""
+    """A benchmark of the recursion on one dataset; several passes even out changes in the speed of the machine."""
 
     def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
-        """Prepare the measurement; ``burn_in`` is the fraction of the BURN_IN recursions that are run beforehand."""
+        """Prepare the measurement; ``burn_in`` is the fraction of the BURN_IN recursions that is run beforehand."""
         generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
         experiment, cloud = experiment_of(config)
         if dataset in SPREAD:
@@ -95,6 +95,6 @@ class RecursionBench:
 
     @property
     def record(self) -> dict[str, Any]:
-        # The median is stored as well, because a long run does not always reach the minimum time.
+        # The median is stored as well, because the recursions of a long run do not always reach the minimum time.
         typical = {"ours_typical_ms": median(self.batches["ours_ms"])}
         return self.names | {name: min(batches) for name, batches in self.batches.items()} | typical

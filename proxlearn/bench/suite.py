@@ -41,7 +41,7 @@ NORMAL = ("init=normal", "init_scale=1", "h=0.1", "beta=1e4", "epsilon=1", "N=50
 """Settings of a normal initial cloud, for a neuron to which the dataset's initial box does not apply."""
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
-"""Largest share of the cores that other processes can use without a notice."""
+"""Largest share of the cores that other processes may use before a notice is printed."""
 Records = list[dict[str, Any]]
 
 
@@ -67,7 +67,7 @@ def measure_all(request: BenchRequest) -> dict[str, Any]:
 
 
 def measure_whole(request: BenchRequest) -> dict[str, Any]:
-    """Measure the paper's experiments as a whole."""
+    """Measure the complete experiments of the paper."""
     effort = QUICK if request.quick else Effort()
     wholes, clouds = [], []
     datasets = request.datasets_or(EXPERIMENTS)
@@ -102,8 +102,7 @@ def measure_in_company(request: BenchRequest) -> dict[str, Any]:
     with tqdm(desc="company", total=turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
             with skipped_without_data(request):
-                # If the data are missing, the loader names the reason and the remedy, whereas the command would just
-                # fail.
+                # Load the data first: if they are missing, the error of the loader states the reason and the remedy.
                 experiment_of(_config(f"dataset={dataset}"))
                 command = train_command(dataset, steps[dataset])
                 records.append(measure_company(dataset, steps[dataset], turns, command, progress.update))
@@ -131,14 +130,14 @@ def skipped_without_data(request: BenchRequest) -> Iterator[None]:
     except InputError as error:
         if request.datasets:
             raise
-        notice(f"skipped: {error}")
+        notice(f"a measurement is skipped: {error}")
 
 
 def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], Records]]]:
     """Yield pairs of a key in bench.json and a function whose records are stored under this key.
 
-    ``recursions`` collects the benches that are measured in several passes: at the beginning, in the middle and at the
-    end, because the speed of a machine drifts.
+    The benches of the recursion are appended to ``recursions``. They are measured in three passes (at the beginning, in
+    the middle and at the end), because the speed of a machine drifts.
     """
 
     def prepare(dataset: str) -> Records:
@@ -173,7 +172,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
 
 
 def measure_startup(quick: bool) -> dict[str, float]:
-    """Return the times of whole commands in seconds, each the minimum over several repeats."""
+    """Return the times of two short commands in seconds, each the minimum over several repeats."""
     seconds = {}
     with tempfile.TemporaryDirectory() as folder:
         for key, arguments in (

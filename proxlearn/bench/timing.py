@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 
 Call = Callable[[], object]
 BATCHES = 40
-"""Number of batches into which the time of one comparison is divided, over all its calls."""
+"""Approximate number of batches per comparison, which determines how many calls a batch has."""
 
 
 def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, list[float]]:
-    """Return the milliseconds per call, as a list with one value per batch for each call.
+    """Return, for each call, a list of its mean times in milliseconds, one per batch.
 
-    The calls alternate for about ``seconds`` in total, and at least ``least`` times.
+    Batches of the calls alternate for about ``seconds`` seconds in total, and there are at least ``least`` batches per
+    call.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in calls}
     repeats: dict[str, int] = {}
@@ -60,7 +61,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
 
 
 def machine_info() -> dict[str, object]:
-    """Return the processor, the numbers of cores and threads, and the package versions that affect the times."""
+    """Return the processor, the numbers of cores and of threads, and the versions of packages that affect the times."""
     import platform
 
     import numba

@@ -1,15 +1,15 @@
-"""The floor: the time of a recursion that uses only torch's own functions.
+"""The floor: a lower bound for the time of a recursion that uses only torch's own functions.
 
 *Drift*: the two matrix products, one sigmoid in place over N x n (for the softmax neuron, an exponential) and the
 noise, in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it omits
 products (saturated neurons).
 
-*Kernel*, if particles exchange mass: the distances of the pairs (``torch.cdist`` with its matrix product, which is
-several times faster than differences but not accurate enough for every cloud; the floor uses it nevertheless), one
-exponential per pair, and (rounds + 1) x 2 products with the resulting matrix, where ``rounds`` is the number of rounds
-that the compiled step needs at the same cloud. If that step uses all pairs, the matrix is N x N. If it uses a neighbour
-list, the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is faster
-than on any sparse matrix. If no pair matters, there is no kernel.
+*Kernel*, if particles exchange mass: the distances of the pairs, one exponential per pair, and (rounds + 1) x 2
+products with the resulting matrix, where ``rounds`` is the number of rounds that the compiled step needs at the same
+cloud. ``torch.cdist`` computes the distances with a matrix product; this is several times faster than with differences,
+but not accurate enough for every cloud. If the compiled step uses all pairs, the matrix is N x N. If it uses a
+neighbour list, the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is
+faster than on any sparse matrix. If no pair matters, there is no kernel.
 
 A *pair matters* if its entry of the coupling diag(q) Gamma diag(z) is larger than 2^-53 of the mass of its row or of
 its column. The pair of a particle with itself also counts.
@@ -36,7 +36,7 @@ SMALLEST_EXPONENT = -80.0
 
 @dataclass(frozen=True)
 class KernelUse:
-    """The use of the kernel in a step of the compiled engine."""
+    """How a step of the compiled engine uses the kernel."""
 
     regime: str
     """``identity`` (no two particles exchange mass), ``list`` (a neighbour list is used) or ``all pairs``."""
@@ -63,7 +63,8 @@ def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
     if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
     share = share_that_matters(info)
-    # A list that is built for a single step leaves no screen, and longer lists are never built.
+    # A list that is built for a single step is not stored in ``after.screen``, and no list has a larger share of the
+    # pairs.
     if regime == "all pairs" and share <= LONGEST_LIST:
         regime = "list"
     return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share)
@@ -85,7 +86,7 @@ def share_that_matters(info: Info) -> float:
 
 
 def drift_floor(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return a function that runs the floor's drift operations on arrays of an experiment's shapes."""
+    """Return a function that runs the floor's drift operations on arrays with the shapes of an experiment."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)

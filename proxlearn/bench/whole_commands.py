@@ -1,8 +1,8 @@
-"""The cost of a whole command: beyond its recursions, and while other processes use the cores.
+"""Measurements of whole commands: the time beyond their recursions, and the time while other processes use the cores.
 
-The command is measured in two situations, both with real processes: two runs at once compared with two runs one after
-the other, and one run beside one busy loop per core compared with the same run alone. All of them take turns, and the
-median of the ratios is reported.
+While other processes use the cores, a command is measured in two situations, both with real processes: two runs at once
+are compared with two runs one after the other, and one run beside one busy loop per core is compared with the same run
+alone. The runs alternate, and the median of the ratios is reported.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) 
 
 
 DATASETS = ("banana", "wdbc")
-"""The default datasets: in the first, every pair of particles matters; in the second, almost no pair does."""
+"""The default datasets. On banana, every pair of particles matters (see torch_floor.py); on wdbc, almost no pair
+does."""
 STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
 """Number of recursions per command, chosen so that a command takes a few seconds."""
 QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
@@ -93,7 +94,7 @@ CommandOf = Callable[[Path], list[str]]
 
 
 def train_command(dataset: str, steps: int) -> CommandOf:
-    """Return the command `proxlearn train` with default settings, as a function of its folder."""
+    """Return a function that maps a run folder to the command `proxlearn train` with default settings."""
     words = [sys.executable, "-m", "proxlearn", "train", f"dataset={dataset}", f"steps={steps}"]
     return lambda folder: [*words, f"hydra.run.dir={folder}"]
 
@@ -128,7 +129,7 @@ def measure_company(
 
 
 def summarise(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Return the medians of the times, and of the ratios within a turn."""
+    """Return the medians of the times, and the medians of the ratios of two times of the same turn."""
 
     def ratio(numerator: str, denominator: str) -> float:
         return median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))
@@ -157,7 +158,7 @@ def run_at_once(commands: Sequence[list[str]]) -> float:
 
 @contextlib.contextmanager
 def busy_loops(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start processes that each keep one core busy; they end with the block or with this process."""
+    """Start processes that each keep one core busy; they end when the ``with`` block or this process ends."""
     command = [sys.executable, "-c", BUSY_LOOP]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with processes([command] * number, **streams) as started:
@@ -166,7 +167,7 @@ def busy_loops(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @contextlib.contextmanager
 def processes(commands: Sequence[list[str]], **streams: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start processes, and kill those that are still running at the end of the block, however the block ends."""
+    """Start processes; at the end of the ``with`` block, even after an exception, kill those that are still running."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:

@@ -18,7 +18,8 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.jobs.result_cache import ResultCache, cache_key
 
 CELL_FORMAT = "proxlearn-cell-2"
-"""Format of the results, changed if the definition of a metric, the splitting or the scaling of rows changes."""
+"""Name of the format of the results; it is changed whenever a metric's definition, the splitting or the scaling
+changes."""
 FIGURES = ("accuracy", "log_likelihood", "calibration_error", "seconds")
 
 

@@ -136,11 +136,11 @@ class Comparison:
     methods: tuple[Method, ...]
     cells: tuple[ComparedCell, ...]
     ours: dict[str, Any]
-    """Results with the paper's settings by dataset, if there are any (see commands/compare.py)."""
+    """Results of runs with the paper's settings, by dataset; empty if there are none (see commands/compare.py)."""
     exceptions: dict[str, int] = field(default_factory=dict)
     """Number of splits by dataset, for the datasets whose number differs from ``splits``."""
     files: list[str] = field(default_factory=list)
-    """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0 (see above)."""
+    """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0."""
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
@@ -184,7 +184,10 @@ def write_plan(
     ours: dict[str, Any],
     errors: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write plan.json into the folder of the tables and return this folder; ``errors`` maps cell keys to messages."""
+    """Write plan.json into the folder of the tables and return this folder.
+
+    ``errors`` maps the keys of failed cells to error messages.
+    """
     folder = output / spec.name
     folder.mkdir(parents=True, exist_ok=True)
     values = {

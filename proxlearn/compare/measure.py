@@ -1,4 +1,4 @@
-"""Compute one cell: load and scale the data, time the fit on the training part, and score the test part."""
+"""Compute the result of one cell: scale the data, time the fit on the training part, and score the test part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
     table = registry.load(cell.dataset)
     split = stored_split(ResultCache(output / SPLITS), table, cell.dataset, cell.split)
     if split is None or (table.sha256, split.sha256) != (cell.data_sha256, cell.split_sha256):
-        raise RunError("the data or its split has changed since the command started", RETRY)
+        raise RunError("the data or the stored split changed after the command started", RETRY)
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
     fit = load_fit(cell.method)
@@ -70,7 +70,10 @@ def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):
-        raise RunError("the method's outputs are not probabilities", "try other settings, or report this as a bug")
+        raise RunError(
+            "the predictions of the method are not probabilities",
+            "choose other methods with --method, or report this as a bug",
+        )
     both = apply_probability_floor(torch.stack((1 - p, p)))
     test_scores = probability_scores(both, labels, "test")
     return {

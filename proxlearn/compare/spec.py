@@ -20,12 +20,13 @@ SCALINGS: dict[str, ScalerFit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
 """Scaling of each dataset in Mokrov et al. (2021) and Bonet et al. (2022); other datasets are standardised."""
 PUBLISHED = ("jko_icnn", "swgf")
-"""Methods whose preset `paper` contains the settings of these papers and exists only for their datasets."""
+"""Methods whose preset `paper` contains the settings of Mokrov et al. (2021) or Bonet et al. (2022). For these methods,
+the preset exists only for the datasets of these papers."""
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
-"""Seed, by dataset, with which Mokrov et al. (2021) and Bonet et al. (2022) permute the rows in torch; the first 80 %
-are for training. Only datasets whose file has the row order of the UCI archive, which is assumed to be the order in the
-authors' files, are included."""
+"""Seeds, by dataset, with which Mokrov et al. (2021) and Bonet et al. (2022) permute the rows in torch; the first 80 %
+are for training. A dataset is included only if its file has the rows in the order of the UCI archive, because this is
+assumed to be the order in the authors' files."""
 SplitName: TypeAlias = int | Literal["authors"]
 """Name of a split: its number, which is also its seed, or AUTHORS."""
 CELLS, SPLITS, LOG = "cells.jsonl", "splits.jsonl", "compare.log"

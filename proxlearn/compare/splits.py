@@ -39,7 +39,7 @@ class Split:
 
 
 def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split:
-    """Return the stored split of a table; draw and store a new one if there is none or it does not match the table."""
+    """Return the stored split of a table; if there is none or it does not match the table, draw and store a new one."""
     split = stored_split(cache, table, config, name)
     if split is not None:
         return split

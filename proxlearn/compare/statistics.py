@@ -1,7 +1,8 @@
 """Means over several splits, and their confidence intervals.
 
 The splits of one table overlap, so the test results are not independent, and Student's interval is too narrow to hold
-for new rows of the same kind. Nadeau and Bengio (2003) replace s^2/k by (1/k + n_test/n_train) s^2.
+for new rows of the same kind. Nadeau and Bengio (2003) replace s^2/k, the estimated variance of the mean of k splits,
+by (1/k + n_test/n_train) s^2.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class MeanSd:
     sd: float = math.nan
 
     def text(self, digits: int) -> str:
-        """Return mean ± standard deviation as a string with ``digits`` decimal places.
+        """Return "mean ± standard deviation" as a string with ``digits`` decimal places.
 
         Three significant digits are used instead if ``digits`` is positive and the mean is 10^4 or more.
         """

@@ -1,6 +1,6 @@
 """The archive of the paper's runs, from which the tables and figures are built.
 
-archive_files.py describes its files, and packing.py fills them from run folders.
+archive_files.py describes the files of the archive, and packing.py writes runs from their run folders into it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ArchivedRun:
 
     @cached_property
     def free_energy(self) -> pd.DataFrame | None:
-        """The free energy of the stored clouds of the run, with the columns ``free_energy.COLUMNS``; None if absent."""
+        """The free energy of the stored clouds of the run, with the columns ``free_energy.COLUMNS``, or None."""
         table = self.packed.free_energy
         return None if table is None else pd.read_csv(io.StringIO(table.text()), index_col=False)
 
@@ -102,7 +102,7 @@ class ArchivedRun:
 
 
 class Archive:
-    """The packed runs in the folder ``root``, which need not exist."""
+    """The archive in the folder ``root``, which need not exist before the first run is added."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -148,7 +148,7 @@ class Archive:
 
 @contextlib.contextmanager
 def _waiting_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder inside the block; wait at most WAIT_SECONDS for other processes to release it."""
+    """Hold the lock of a folder in the ``with`` block; wait at most WAIT_SECONDS until other processes release it."""
     end = time.monotonic() + WAIT_SECONDS
     with contextlib.ExitStack() as held:
         while True:

@@ -5,7 +5,7 @@
     metrics.csv           the metrics of every run, with the name of the run in the first column
     points.csv            the data points that a table needs, stored once for all runs that share them
     clouds.safetensors    the clouds that a table or a figure needs, in the precision of the run
-    free_energy.csv       the free energy of the clouds of some runs, which are too large to be kept
+    free_energy.csv       the free energy in runs whose clouds are too large to be kept
 
 Numbers are copied as text without parsing, so that an archived run gives exactly the same results as its run folder.
 Runs are sorted by name, so that the same runs give identical files.
@@ -38,7 +38,7 @@ FREE_ENERGY = "free_energy.csv"
 MAX_BYTES = 2**29
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 CLOUD_KEY = re.compile(r"(.+)@(\d+)/theta")
-REMEDY = "restore it with git, or pack the run folders again"
+REMEDY = "restore it with git or from a backup"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TextTable:
 
     @classmethod
     def parse(cls, text: str) -> TextTable:
-        """Parse CSV text; a last line without a line ending is left out, because it may be incomplete."""
+        """Parse CSV text; a last line without a line ending is ignored, because it may be incomplete."""
         complete = text[: text.rfind("\n") + 1]
         header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
         return cls(header, tuple(rows))
@@ -75,7 +75,7 @@ class PackedRun:
     """The content of model.json, if clouds of the run are archived."""
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
-    """Clouds by step."""
+    """Archived clouds by step."""
     free_energy: TextTable | None = None
 
     def record(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _read_clouds(path: Path) -> dict[str, dict[int, PointCloud]]:
                 clouds.setdefault(name, {})[step] = PointCloud(theta, log_rho, step)
         return clouds
     except (safetensors.SafetensorError, KeyError) as error:
-        raise UnreadableFile(path, f"it does not hold clouds ({error!s:.80})", REMEDY) from error
+        raise UnreadableFile(path, f"it does not contain clouds ({error!s:.80})", REMEDY) from error
 
 
 def _write_clouds(path: Path, runs: Iterable[PackedRun]) -> None:

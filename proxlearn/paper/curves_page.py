@@ -29,7 +29,7 @@ from proxlearn.views.style import ESTIMATE_COLOURS
 
 @dataclass(frozen=True)
 class PublishedPanel:
-    """A panel with published curves: its content, and the first recursion at which a run is compared with it."""
+    """A panel of a figure with published curves: its content, and the rule for comparing runs with the curves."""
 
     figure: str
     title: str
@@ -48,7 +48,7 @@ class PublishedPanel:
 
 PANELS = (
     PublishedPanel("fig2a", "Figure 2, left", "train", "risk_paper", 200_000, 0.05),
-    # The quantity and the runs are those of Table 3, so its allowance is used.
+    # The quantity and the runs are those of Table 3, so the allowance of Table 3 is used.
     PublishedPanel("fig2b", "Figure 2, right", "test", "risk_paper", 200_000, 0.15),
     PublishedPanel("fig3", "Figure 3", "test", "risk", 1, 0.03),
 )
@@ -56,7 +56,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class CurveDistance:
-    """The largest distance between a run and a published curve, as a difference of logarithms (ours minus theirs)."""
+    """The largest distance between a run and a published curve, as a difference of logarithms (run minus curve)."""
 
     largest: float
     step: int
@@ -108,8 +108,8 @@ def curve_distance(runs: Sequence[ArchivedRun], panel: PublishedPanel, estimate:
 
 
 LINES = {"fig2a": ("table1-float64",), "fig2b": ("table2", "table2-seeds"), "fig3": ("fig3", "fig3-seeds")}
-"""Plan entries of the runs that are compared with each panel; the runs on WDBC have beta=0.05, like the paper's
-line."""
+"""Plan entries of the runs that are compared with each panel. Of the runs on WDBC, only those with beta=0.05 are
+compared, because the paper's line shows this value."""
 SNAP = 1e-3
 """Distance from 0 or 1 within which the published code replaces the logistic function of f by 0 or 1."""
 SWITCHED = "free-energy-wdbc"
@@ -122,7 +122,7 @@ def panel_runs(archive: Archive, panel: PublishedPanel) -> list[ArchivedRun]:
 
 
 def panel_lines(archive: Archive, panel: PublishedPanel) -> list[tuple[str, list[ArchivedRun]]]:
-    """Return the names and the runs of our lines: the mean over the seeds for Figure 3, otherwise one line per run."""
+    """Return the names and runs of the compared lines: the mean over the seeds for Figure 3, otherwise single runs."""
     runs = panel_runs(archive, panel)
     if panel.figure == "fig3" and len(runs) > 1:
         return [(f"mean of {len(runs)}", runs)]
@@ -130,7 +130,7 @@ def panel_lines(archive: Archive, panel: PublishedPanel) -> list[tuple[str, list
 
 
 def curves(archive: Archive) -> list[Path]:
-    """Write curves.md and its sources, and return their paths."""
+    """Write curves.md and the file with its sources; return their paths."""
     rows = [["panel", "part", "estimate", "seed", "points", "largest distance", "outside", "verdict"]]
     verdicts = {}
     for panel in PANELS:
@@ -178,7 +178,7 @@ def between_estimates(figure: str) -> float:
 
 
 def sine_text(archive: Archive) -> str:
-    """Return the lines on Figures 4 and 5, for which no points are published."""
+    """Return the text on Figures 4 and 5, for which no points are published."""
     lines = []
     for run in archive.runs("fig4"):
         first, last = (run.metrics["test_risk_weighted"].iloc[i] for i in (0, -1))
@@ -201,7 +201,7 @@ def sine_text(archive: Archive) -> str:
 
 
 def switch_text(runs: Sequence[ArchivedRun]) -> str:
-    """Return the lines on the risk that the published code computes after it has switched to float64."""
+    """Return the text on the risk that the published code computes after it has switched to float64."""
     rows = [["k", "risk_paper, unweighted", "as the published code computes it in float64"]]
     values: list[float] = []
     for run in runs:
@@ -216,7 +216,7 @@ def switch_text(runs: Sequence[ArchivedRun]) -> str:
 
 
 def test_outputs(run: ArchivedRun, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the unweighted f and the labels (0 or 1) on the test rows of WDBC, which scikit-learn includes."""
+    """Return the unweighted f and the labels (0 or 1) on the test rows of WDBC, a dataset of scikit-learn."""
     # A run of an earlier version lacks the settings that were added later, which are null for this dataset.
     absent = dict.fromkeys(field.name for field in fields(DatasetConfig))
     table = registry.load(DatasetConfig(**(absent | run["dataset"])))

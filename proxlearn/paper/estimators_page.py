@@ -1,8 +1,9 @@
 """Write the page that compares the estimators with five scikit-learn estimators on tables that need no download.
 
 Half of the tables are for development: the candidates and the defaults of the selection were chosen on them. The other
-tables were not used for this choice (but earlier versions of the selection were tried on wdbc), so the ranks on these
-tables are the decisive ones. Later changes to the selection must not be based on the untouched tables either.
+tables were not used for this choice (but earlier versions of the selection were tried on wdbc), so the conclusion is
+based on the ranks on these "untouched" tables. Later changes to the selection must not be based on the untouched tables
+either.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Result = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """A table of the comparison."""
+    """A data table on which the estimators are compared."""
 
     load: Callable[[], Arrays]
     task: Literal["classes", "regression"]
@@ -230,7 +231,10 @@ def write(folder: Path) -> Path | None:
 
 
 def ranks(stored: dict[str, dict[str, Result]], figure: str, role: str) -> dict[str, dict[str, float]]:
-    """Return the rank of every method by one metric (1 is best, ties share their mean) for each table of a role."""
+    """Return the rank of every method by one metric, for each table of a role.
+
+    The best method has rank 1, and tied methods have the mean of their ranks.
+    """
     ranked = {}
     for table, row in stored.items():
         if TABLES[table].role == role and figure in row[OURS]:
@@ -246,7 +250,7 @@ def median_rank(stored: dict[str, dict[str, Result]], figure: str, role: str, me
 
 
 def cpu_ratios(stored: dict[str, dict[str, Result]], role: str) -> list[float]:
-    """Return our CPU seconds divided by the CPU seconds of the MLP, for each table of a role."""
+    """Return the CPU seconds of ProxLearn divided by those of the MLP, for each table of a role."""
     return [
         mean(row[OURS]["cpu_seconds"]) / mean(row[MLP]["cpu_seconds"])
         for table, row in stored.items()

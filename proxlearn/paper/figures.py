@@ -28,7 +28,7 @@ from proxlearn.views.style import (
 
 
 def fig2(archive: Archive) -> list[Path]:
-    """Draw the risk on WDBC over the recursions k: a line for beta=0.05 and a shaded range over all beta.
+    """Draw the risk on WDBC as a function of k: a line for beta=0.05 and a shaded range over all values of beta.
 
     The left panel shows the risk on the training rows, as the published figure does, although the paper says that it
     shows test data.
@@ -53,7 +53,7 @@ def fig2(archive: Archive) -> list[Path]:
 
 
 def fig3(archive: Archive) -> list[Path]:
-    """Draw the risk on SHD over the recursions k: the range of the short runs, and the long run."""
+    """Draw the risk on SHD as a function of k: the range of the short runs, and the long run."""
     short, long = archive.runs("fig3-start"), archive.runs("fig3")
     with house_style():
         drawing, axes = figure(7.0, 3.1, columns=2)
@@ -69,7 +69,7 @@ def fig3(archive: Archive) -> list[Path]:
 
 
 def fig4(archive: Archive) -> list[Path]:
-    """Draw the risk on the sine over the recursions k, with three insets that show the learned function."""
+    """Draw the risk on the sine as a function of k, with three insets that show the learned function."""
     runs = archive.runs("fig4")
     with house_style():
         drawing, (axes,) = figure(6.0, 3.8)

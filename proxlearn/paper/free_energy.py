@@ -1,4 +1,4 @@
-"""Measure the paper's free energy F_beta along a run, from the clouds that the run stored.
+"""Measure the paper's free energy F_beta during a run, from the clouds that the run stored.
 
 F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H is the entropy of their
 distribution, estimated from nearest neighbours. Standard errors are computed with the jackknife: the particles are

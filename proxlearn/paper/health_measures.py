@@ -14,7 +14,7 @@ from proxlearn.paper.archive import ArchivedRun
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
 """Relative change of an objective that is attributed to rounding and counts neither as a fall nor as a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""Unit roundoff of each precision; a smaller share of a particle's mass is lost in rounding."""
+"""Unit roundoff of each precision; a share of a particle's mass below this value is lost in rounding."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged step from which the kernel stays the identity up to rounding, or infinity if none."""
+    """Return the first logged step from which the kernel stays the identity up to rounding, or infinity."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -121,7 +121,7 @@ def free_energy_verdicts(run: ArchivedRun) -> tuple[int, int, int]:
 
 
 def free_energy_rises(run: ArchivedRun) -> list[int]:
-    """Return the steps of the clouds whose F_beta exceeds the previous cloud's by more than two standard errors."""
+    """Return the steps of the clouds whose F_beta is more than two standard errors above that of the previous cloud."""
     assert run.free_energy is not None
     rises = run.free_energy[run.free_energy["change"] > 2 * run.free_energy["change_error"]]
     return [int(step) for step in rises["step"]]

@@ -135,7 +135,7 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
 def _split(answers: dict[str, str], noun: str = "") -> str:
     """Return the number and the names of the positive answers among those that are based on several runs.
 
-    ``noun`` follows the numbers.
+    ``noun`` is appended to the numbers.
     """
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]
@@ -204,7 +204,7 @@ TRACKING = 0.5
 
 
 def free_energy_text(runs: Sequence[ArchivedRun]) -> str:
-    """Return the tables of the free energy along one run per experiment, and the conclusion from them."""
+    """Return a conclusion on the free energy in one run per experiment, followed by two tables."""
     if not runs:
         return "No run is in the archive."
     fallen = [run for run in runs if change(run, "free_energy") < 0]

@@ -60,7 +60,8 @@ def pack_run(run: PlannedRun) -> PackedRun:
     folder = RunFolder(run.folder)
     metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
     if metrics_file_version(metrics.partition("\n")[0]) != VERSION:
-        raise InputError(f"{folder.metrics} was written by version 0.1.0", "continue the run first")
+        problem = f"{folder.metrics} was written by version 0.1.0"
+        raise InputError(problem, f"continue the run with `proxlearn resume {run.folder}`")
     clouds = _nearest_clouds(folder, run.cloud_steps) if run.cloud_steps else {}
     return PackedRun(
         name=run.name,

@@ -32,11 +32,11 @@ STEPS = {
 """Number of recursions of the paper's runs; a run of this package is complete if it has at least as many."""
 
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
-"""Unweighted and weighted accuracy by beta."""
+"""Table 1: unweighted and weighted accuracy by beta."""
 TABLE1_HOURS = 33.0
 
 TABLE2 = {0.03: (91.18, 91.18, 1.415), 0.05: (91.18, 92.94, 1.533), 0.07: (90.59, 91.76, 1.704)}
-"""Unweighted accuracy, weighted accuracy, and hours on a Jetson TX2, by beta."""
+"""Table 2: unweighted accuracy, weighted accuracy, and hours on a Jetson TX2, by beta."""
 
 TABLE3 = {
     0.1: (1.4348e-2, 32863.0),
@@ -45,14 +45,14 @@ TABLE3 = {
     5.0: (1.1293e-2, 4731.0),
     10.0: (9.8849e-3, 4766.0),
 }
-"""Final unweighted risk and seconds by epsilon."""
+"""Table 3: final unweighted risk, and duration in seconds, by epsilon."""
 
 TABLE4 = {
     "banana": (MeanSd(0.551, 0.01), MeanSd(0.535, 0.05)),
     "diabetes": (MeanSd(0.736, 0.02), MeanSd(0.731, 0.01)),
     "twonorm": (MeanSd(0.972, 0.002), MeanSd(0.972, 0.002)),
 }
-"""Weighted and unweighted accuracy by dataset."""
+"""Table 4: weighted and unweighted accuracy by dataset."""
 TABLE4_QUOTED = {
     "banana": (MeanSd(0.550, 0.01), MeanSd(0.559, 0.01)),
     "diabetes": (MeanSd(0.777, 0.007), MeanSd(0.778, 0.002)),
@@ -64,7 +64,7 @@ JKO_ICNN_RUNS = {"banana": (0.5613, -0.6910), "diabetes": (0.7727, -0.4510), "tw
 """Accuracy and mean test log-likelihood, by dataset, of the single runs that Mokrov et al. (2021) published."""
 
 TABLE5 = {500: 0.01241931, 700: 0.01075817, 1000: 0.00806645, 2000: 0.00762518}
-"""Final risk by N."""
+"""Table 5: final risk by N."""
 
 SHD = {"test": 61.079, "train": 75.330}
 SHD_HOURS = 5.3
@@ -98,7 +98,7 @@ class PublishedExperiment:
 
 
 def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
-    """Return the experiments of the paper with the same settings as ``config``, except for the number of steps.
+    """Return the experiments of the paper that have the same settings as ``config``, except for the number of steps.
 
     The caller must compare the ``steps`` of an experiment with the number of steps of the run.
     """

@@ -1,6 +1,6 @@
 """Run fits of recipe=tuned over several splits, cache their results, and write a page about them.
 
-Every fit is a job (see the package jobs). Its result is stored in FOLDER/NAME/results.jsonl, under a key that covers
+Every fit is a job (see proxlearn/jobs). Its result is stored in FOLDER/NAME/results.jsonl, under a key that covers
 everything that affects it. An interrupted measurement can therefore be continued, and the page FOLDER/NAME.md can be
 written without new fits.
 """
@@ -38,7 +38,7 @@ FitResult = dict[str, Any]
 
 @dataclass(frozen=True)
 class FitMeasurement:
-    """A page of results, and the fits whose results it shows."""
+    """A measurement: a page of results, and the fits whose results the page shows."""
 
     name: str
     title: str

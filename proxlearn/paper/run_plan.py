@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from proxlearn.config.compose import compose, parse
 
 FIXED_OVERRIDES = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
-"""Overrides of every run, except for the keys that its entry overrides."""
+"""Overrides that apply to every run, unless its entry overrides the same keys."""
 RUNS_FOLDER = "runs"
 """Subfolder of the results that contains the run folders of this machine; it is not committed."""
 
@@ -130,7 +130,7 @@ PLAN = (
     PlanEntry("table1", "table1", ("device.dtype=float32",)),
     PlanEntry("table1-seeds", "table1", ("device.dtype=float32", "beta=0.05", "seed=1,2"), quick_seeds=0),
     PlanEntry("table1-float64", "table1", ("beta=0.05",)),
-    # These are the same runs without the proximal step, to measure the effect of the weights.
+    # Some of the runs above without the proximal step, to measure the effect of the weights.
     PlanEntry("table5-uniform", "table5", ("weights=uniform", "N=1000")),
     PlanEntry("table4-uniform", "table4", ("weights=uniform", "dataset=banana,twonorm")),
     PlanEntry("diabetes-uniform", "table4", ("weights=uniform", "dataset=diabetes", "seed=0")),
@@ -144,7 +144,7 @@ PLAN = (
     PlanEntry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2"), quick_seeds=0),
     PlanEntry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2"), quick_seeds=0),
 )
-"""All entries; entries whose runs take only minutes come first."""
+"""All entries of the plan; entries whose runs take only minutes come first."""
 
 
 def plan_entry(name: str) -> PlanEntry:

@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def line(self) -> tuple[float, float]:
-        """Slope and intercept of a line fitted to the values against 1/N, or NaN if any value is missing."""
+        """Slope and intercept of a line fitted to the values as a function of 1/N, or NaN if any value is missing."""
         if any(math.isnan(figure.mean) for figure in self.figures.values()):
             return math.nan, math.nan
         return line({N: figure.mean for N, figure in self.figures.items()})
@@ -200,7 +200,7 @@ def distance(figures: Mapping[int, MeanSd]) -> float:
 
 
 def line(figures: Mapping[int, float]) -> tuple[float, float]:
-    """Return the slope and intercept of a line fitted to the values against 1/N."""
+    """Return the slope and intercept of a line fitted to the values as a function of 1/N."""
     slope, intercept = np.polyfit([1 / N for N in figures], list(figures.values()), 1)
     return float(slope), float(intercept)
 

@@ -20,8 +20,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "curves": ("table2", "table2-seeds", "table1-float64", "fig3", "fig3-seeds", "fig4", "fig5", "free-energy-wdbc"),
     "health": (),
 }
-"""Tables, figures and the pages on curves and health, with the entries of the plan (run_plan.py) from which each is
-built; health is built from all entries."""
+"""Targets (tables, figures, and the pages curves and health), with the plan entries (run_plan.py) from which each
+target is built. An empty tuple stands for all entries."""
 MEASUREMENTS = ("tuned", "weights", "losses", "estimators")
 """Pages that are built from stored results of fits instead of runs."""
 GROUPS = {
@@ -44,5 +44,5 @@ def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
         else:
             raise InputError(f"unknown target `{word}`", did_you_mean(word, (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)))
         if quick and word in MEASUREMENTS:
-            raise InputError(f"`{word}` does not support --quick", "leave --quick out")
+            raise InputError(f"`{word}` does not support --quick", "omit --quick")
     return list(dict.fromkeys(names))

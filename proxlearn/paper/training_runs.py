@@ -52,7 +52,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
         except InputError as error:
             notice(str(error))
             code = 1
-    notice(f"{len(runs)} runs, {len(missing)} not finished")
+    notice(f"runs: {len(runs)}, not finished: {len(missing)}")
     first = starting_runs(missing, archive.root, quick)
     folder = archive.root / RUNS_FOLDER
     with ExitStack() as held:
@@ -94,7 +94,7 @@ def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
 def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> Job:
     """Return a job for several quick runs, each of which takes less time than loading the compiled passes."""
     args = ([(config, run.folder, run.command) for run, config in batch],)
-    return Job(f"quick-{number}", f"{len(batch)} quick runs", train_batch, args)
+    return Job(f"quick-{number}", f"quick runs: {len(batch)}", train_batch, args)
 
 
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
@@ -157,7 +157,7 @@ def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place
     planned.pop("init_sha256", None)
     different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
     if different:
-        problem = f"{place} holds a run with other settings ({', '.join(different)})"
+        problem = f"{place} contains a run with other settings ({', '.join(different)})"
         raise InputError(problem, "remove the run, or restore the experiment's settings")
 
 

@@ -1,9 +1,9 @@
 """Write the page on the effect of the proximal weights, which compares three weight updates on every dataset.
 
 For each split, the hyperparameters are selected on the training part with weights=proximal, and three fits share these
-hyperparameters, the initial cloud and the noise: they differ only in the weight update. Fisher-Rao weights are not
-stable with every step size that suits the other two, so a fourth fit has hyperparameters that were selected with
-weights=fisher_rao.
+hyperparameters, the initial cloud and the noise: they differ only in the weight update. Fisher-Rao weights may be
+unstable at a step size at which the other two updates are stable, so a fourth fit has hyperparameters that were
+selected with weights=fisher_rao.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 SELECTED = "fisher_rao, own selection"
 """Name of the fits whose hyperparameters were selected with weights=fisher_rao."""
 OTHERS = ("uniform", SELECTED)
-"""The fits with which the proximal weights are compared; the third table adds fisher_rao with the same
-hyperparameters."""
+"""The fits with which the proximal weights are compared in the first two tables. The third table compares them with
+fisher_rao at the same hyperparameters."""
 DIVERGED_RISK = 10.0
 """Test risk above which a fit counts as diverged; the risk of always predicting 0 is about 1."""
 

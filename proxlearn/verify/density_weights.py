@@ -29,7 +29,7 @@ total variation is chosen."""
 
 @dataclass(frozen=True)
 class WeightsSetting:
-    """The settings of one comparison."""
+    """The settings of one comparison of the weights with the density."""
 
     N: int
     h: float
@@ -57,7 +57,7 @@ def rule_of_thumb(p: int, N: int, variance: float) -> float:
 
 
 def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return the measures of every variant at each time, as {time: {variant: measures}}."""
+    """Compare the weights of every variant with the density; return {time: {variant: measures}}."""
     rng = generator(seed, setting.N, flow.p)
     theta = flow.draw(setting.N, rng)
     noise_seed = int(torch.randint(2**31, (), generator=rng))
@@ -99,7 +99,10 @@ def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Te
 
 
 def kernel_density(theta: Tensor, epsilon: float) -> Tensor:
-    """Return log(Gamma 1) at the particles; the sums include the particle itself."""
+    """Return the logarithm of the kernel density estimate Gamma 1 at the particles.
+
+    The sum at a particle includes the particle itself.
+    """
     return torch.logsumexp(-squared_distances(theta, theta) / (2 * epsilon), dim=1)
 
 
@@ -109,7 +112,8 @@ def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, floa
     ``slope`` is the regression slope of log rho on log p, and ``corr`` is their correlation. ``tv`` is the total
     variation between the normalised weights and the normalised density values. ``corr_kde`` is the correlation of log
     rho with the logarithm of a kernel density estimate. ``beyond`` is the correlation of log rho with log p after both
-    have been regressed on that logarithm; it measures information about the density that the estimate lacks.
+    have been regressed on that logarithm; it measures information about the density that the estimate does not contain.
+    ``ess`` is the effective sample size of the weights divided by N.
     """
     x, y, k = (values - values.mean() for values in (log_p, log_rho, log_kde))
     difference = torch.softmax(log_rho, 0) - torch.softmax(log_p, 0)

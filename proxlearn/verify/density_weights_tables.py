@@ -1,4 +1,4 @@
-"""Tables that compare the weights with the density, and the answer in words, from the stored results."""
+"""Tables that compare the weights with the density, and a summary of them in words, from the stored results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAD = (
     "The weights are close to a kernel density estimate of the particles, and the energy determines a share of "
     "2/(2 + kappa)."
 )
-"""First line of the answer."""
+"""First line of the summary that `answer` returns."""
 BETTER = 0.95
 """Ratio of total variations below which the weights count as better than the best Γ1; the noise over the seeds does not
 explain such a ratio.
@@ -38,13 +38,13 @@ def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
 
 
 def kappa_of(arguments: Mapping[str, Any]) -> float:
-    """Return beta epsilon / h, without the rounding error of h = epsilon / kappa."""
+    """Return kappa = beta epsilon / h, rounded to three significant digits to remove the rounding error of h."""
     return float(f"{make_flow(arguments['flow']).beta * arguments['epsilon'] / arguments['h']:.3g}")
 
 
 @dataclass(frozen=True)
 class Best:
-    """The epsilon with the smallest total variation of the weights, for one dimension, N and kappa."""
+    """The setting with the smallest total variation between weights and density, for one dimension, N and kappa."""
 
     p: int
     N: int
@@ -57,12 +57,12 @@ class Best:
 
     @property
     def multiple(self) -> float:
-        """epsilon in units of Silverman's variance."""
+        """The ratio of epsilon to Silverman's variance."""
         return float(self.arguments["epsilon"]) / rule_of_thumb(self.p, self.N, 1.0)
 
 
 def best_settings(rows: Rows, time: str, orientation: str = "consistent") -> Iterator[Best]:
-    """Yield the best epsilon for every dimension, N and kappa of the Ornstein-Uhlenbeck flow."""
+    """Yield the setting with the best epsilon for every dimension, N and kappa of the Ornstein-Uhlenbeck flow."""
     groups: dict[tuple[int, int, float], list[tuple[Mapping[str, Any], dict[str, Any]]]] = {}
     for arguments, result in rows:
         kind, _, p = arguments["flow"].partition("-")
@@ -104,18 +104,21 @@ def dimension_table(rows: Rows, time: str) -> str:
 
 @dataclass(frozen=True)
 class SlopeRatios:
-    """Ratios of slopes of log rho on log p at t = 1.5 for one kappa: means over the settings in dimension 1 and 2."""
+    """Ratios of slopes of log rho on log p at t = 1.5 for one kappa: means over the settings in dimensions 1 and 2."""
 
     without_energy: float
     """Slope with w = 0 divided by the slope with the energy."""
     limit: float
-    """The same ratio for N = infinity, with the same h, epsilon and time."""
+    """The value of ``without_energy`` for N = infinity, with the same h, epsilon and time."""
     paper: float
     """Slope with orientation=paper divided by the slope with orientation=consistent."""
 
 
 def slope_ratios(rows: Rows) -> dict[float, SlopeRatios]:
-    """Return the ratios per kappa, from settings whose Γ1 resolves the density (slope above 1/2) and h <= 0.02."""
+    """Return the ratios of slopes per kappa.
+
+    Only settings with h <= 0.02 for which the estimate Γ1 resolves the density (slope above 1/2) are used.
+    """
     slopes: dict[tuple[Any, ...], dict[str, dict[str, float]]] = {}
     for arguments, result in rows:
         if arguments["flow"] in ("ornstein_uhlenbeck-1", "ornstein_uhlenbeck-2") and arguments["h"] <= 0.02:
@@ -214,7 +217,7 @@ def ratios(rows: Rows) -> dict[int, float]:
 
 
 def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | None:
-    """Return the answer in at most ten lines, or None as long as a dimension or the double well has no result."""
+    """Return the summary in at most ten lines, or None if results of a dimension or of the double well are missing."""
     best, by_dimension = best_of_dimension(rows), ratios(rows)
     wells = [
         result["proximal"][0]["tv"]

@@ -25,7 +25,7 @@ from proxlearn.core.functionals.functional import Functional
 from proxlearn.verify.known_flow import KnownFlow
 
 LARGEST_EXPONENT = 700.0
-"""Upper limit of exponents, whose exponential does not overflow in float64."""
+"""Upper limit of exponents, so that exp does not overflow in float64."""
 
 Potential = Callable[[np.ndarray], np.ndarray]
 """Function of the masses of the cells that returns the first variation at their centres."""
@@ -63,7 +63,7 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
     """Return the masses of the cells after a time step with the potential ``phi`` at the centres."""
     rise = beta * np.diff(phi)
     rate = dt / (beta * width**2)
-    # These are the rates at which mass moves from a cell to its right neighbour, and from that neighbour back.
+    # Rates at which mass moves from a cell to its right neighbour, and from that neighbour back.
     right, left = rate * bernoulli(rise), rate * bernoulli(-rise)
     bands = np.ones((3, len(masses)))
     bands[0, 1:], bands[2, :-1] = -left, -right
@@ -73,7 +73,7 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
 
 
 def solve(potential: Potential, masses: np.ndarray, grid: Grid, beta: float, duration: float, steps: int) -> np.ndarray:
-    """Return the masses after every step, shape (steps + 1, cells)."""
+    """Return the masses of the cells at the start and after every step, shape (steps + 1, cells)."""
     history = np.empty((steps + 1, len(masses)))
     history[0] = masses
     for k in range(steps):
@@ -120,7 +120,7 @@ class GridFlow(KnownFlow):
         return solve(potential, self.initial_masses(self.grid), self.grid, self.beta, self.horizon, self.steps)
 
     def masses(self, time: float) -> np.ndarray:
-        """Return the masses of the cells at the nearest time step."""
+        """Return the masses of the cells at the time step that is nearest to ``time``."""
         return np.asarray(self.history[round(time / self.horizon * self.steps)])
 
     def log_density(self, theta: Tensor, time: float) -> Tensor:

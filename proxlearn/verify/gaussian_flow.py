@@ -1,15 +1,14 @@
 """Flows of isotropic normal distributions in closed form: Ornstein-Uhlenbeck, and quadratic interaction.
 
-The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the distribution. A normal initial
+The drift of a particle is -stiffness x - attraction (x - m), where m is the mean of the distribution. A normal initial
 distribution stays normal: its mean decays at the rate ``stiffness``, and its variance relaxes at the rate 2 (stiffness
 + attraction).
 
-The Ornstein-Uhlenbeck flow has V(theta) = |theta|^2 / 2 and beta = 1, and leads from N(mean, 1/4) to the standard
-normal distribution.
+The Ornstein-Uhlenbeck flow has V(theta) = |theta|^2 / 2 and beta = 1. Its distribution changes from N(mean, 1/4) to the
+standard normal distribution.
 
-Quadratic attraction has W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1, and leads from N(1, 1/4) to N(1, 1).
-
-Its first variation is (|theta - m|^2 + p variance) / 2, where m is the mean of the distribution, so the drift is m -
+The flow of quadratic attraction has W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1. Its distribution changes
+from N(1, 1/4) to N(1, 1). The first variation of its energy is (|theta - m|^2 + p variance) / 2, so the drift is m -
 theta.
 """
 
@@ -29,7 +28,7 @@ from proxlearn.verify.known_flow import KnownFlow
 
 
 class GaussianFlow(KnownFlow):
-    """A linear flow from N(mean_0, variance_0 I)."""
+    """A linear flow that starts from the normal distribution N(mean_0, variance_0 I)."""
 
     horizon = 1.0
     beta = 1.0
@@ -83,8 +82,7 @@ class GaussianFlow(KnownFlow):
 
     def _linear_step(self, theta: Tensor, noise: Tensor, further: Tensor, rate: float, h: float) -> Tensor:
         x = rate * h
-        # These are the integrals of exp(-rate s) and exp(-2 rate s) over a step; expm1 keeps them accurate for small
-        # steps.
+        # Integrals of exp(-rate s) and exp(-2 rate s) over a step; expm1 is accurate for small steps.
         covariance = -math.expm1(-x) / rate if x else h
         variance = -math.expm1(-2 * x) / (2 * rate) if x else h
         residual = math.sqrt(max(variance - covariance**2 / h, 0.0))
@@ -137,7 +135,7 @@ class OrnsteinUhlenbeckOnGrid(GridFlow):
 
 
 def interaction(theta: Tensor, other: Tensor) -> Tensor:
-    # The product is expanded, because vmap turns it into one matrix product instead of N x N x p differences.
+    # The square is expanded, because vmap then computes one matrix product instead of N x N x p differences.
     return (theta @ theta + other @ other) / 4 - theta @ other / 2
 
 

@@ -79,12 +79,12 @@ class BlindFunctional(Functional):
 
 
 def generator(*seed: int) -> torch.Generator:
-    """Return a random generator that is determined by the given numbers."""
+    """Return a random generator that is seeded with the given numbers."""
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 
 def moment_values(theta: Tensor) -> dict[str, float]:
-    """Return the mean of a coordinate and of its square, over particles and coordinates."""
+    """Return the means of the coordinates and of their squares, over all particles and coordinates."""
     return {"mean": float(theta.mean()), "second": float(theta.square().mean())}
 
 

@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 
 def uniform_hyper(flow: KnownFlow, h: float) -> Hyper:
-    """Return hyperparameters with which steps do not change the weights; epsilon has no effect."""
+    """Return the hyperparameters of steps that do not change the weights; epsilon has no effect on such steps."""
     return Hyper(beta=flow.beta, h=h, epsilon=1.0, drift="first_variation", weights="uniform")
 
 
@@ -62,7 +62,7 @@ def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dic
 
 
 def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dict[str, list[float]]:
-    """Return the root of the energy distance to the solution for every N, and W2 in one dimension."""
+    """Return the square root of the energy distance to the solution for every N and, in one dimension, also W2."""
     result: dict[str, list[float]] = {"energy": []}
     for N in sizes:
         rng = generator(seed, N)
@@ -92,7 +92,7 @@ def wasserstein(flow: KnownFlow, theta: Tensor, time: float, per_particle: int =
 
 @dataclass(frozen=True)
 class Order:
-    """A fitted order with the half-width of its 95 % confidence interval."""
+    """A fitted order of convergence, with the half-width of its 95 % confidence interval."""
 
     value: float
     half_width: float

@@ -1,4 +1,4 @@
-"""The page verify.md: the answer about the weights, then the tables of every part, from the stored results."""
+"""Write the page verify.md from the stored results: a summary about the weights, then the tables of every part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxlearn.views.verify_plots import draw_law, draw_weights
 TITLE = "What the weights are"
 Results = Sequence[tuple[Piece, dict[str, Any]]]
 WEAK, ROOT = (0.8, 1.2), (0.4, 0.6)
-"""Expected ranges of the fitted orders: of the moments in h, and of the root of the energy distance in N."""
+"""Expected ranges of the fitted orders of the moments (in h) and of the square root of the energy distance (in N)."""
 
 
 def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def orders(rows: Results) -> dict[str, dict[str, Order]]:
 
 
 def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str, list[list[float]]]]]:
-    """Return the scales and the rows of all seeds per flow and quantity."""
+    """Return, per flow, the scales, and the errors of all seeds for every quantity."""
     merged: dict[str, tuple[list[float], dict[str, list[list[float]]]]] = {}
     for piece, result in rows:
         _, errors = merged.setdefault(piece.arguments["flow"], (list(piece.arguments[scale]), {}))

@@ -1,4 +1,4 @@
-"""Measurements in pieces that take seconds each; every piece is a job whose result is stored in a cache.
+"""Measurements that are divided into pieces of a few seconds; a piece is a job whose result is stored in a cache.
 
 Repeating the command computes the missing pieces. A piece is a function with JSON arguments; its identity consists of
 its part, its revision and its arguments.
@@ -28,7 +28,7 @@ PRELOAD = ("proxlearn.verify.plan", "proxlearn.core.fused.fused_step")
 
 @dataclass(frozen=True)
 class Piece:
-    """One call of a function with named arguments."""
+    """A part of a measurement: one call of a function with named arguments."""
 
     part: str
     """Name of the part of the page that uses the result."""
@@ -83,7 +83,7 @@ def write_page(path: Path, title: str, text: str) -> Path:
 
 
 def rounded(value: Any) -> Any:
-    """Return JSON values with DIGITS significant digits; a number that is not finite becomes None."""
+    """Return JSON values rounded to DIGITS significant digits; a number that is not finite becomes None."""
     if isinstance(value, Mapping):
         return {key: rounded(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The measurements of ``proxlearn verify``: the flows, settings and seeds behind each part of its page."""
+"""The measurements of ``proxlearn verify``: the flows, settings and seeds of each part of its page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMES = (0.5, 1.5)
 """Times at which the weights of the Ornstein-Uhlenbeck flow are compared, before and near equilibrium."""
 FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
-"""Multiples of Silverman's variance that are used for epsilon."""
+"""The values of epsilon, as multiples of Silverman's variance."""
 KAPPAS = (0.1, 1.0, 10.0, 100.0)
 LARGEST_H, SMALLEST_H = 0.1, {300: 8e-4, 1000: 2e-3}
 """Limits of h = beta epsilon / kappa: the upper limit ensures stability, and the lower limits (by N) keep runs
@@ -54,7 +54,7 @@ def make_flow(name: str, mean: float | None = None) -> KnownFlow:
 
 
 def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]) -> dict[str, Any]:
-    """Return the errors of the solver over cells and over time steps, with their local orders."""
+    """Return the errors of the solver for several numbers of cells and of time steps, with their local orders."""
     on_grid = OrnsteinUhlenbeckOnGrid() if flow == OrnsteinUhlenbeckOnGrid.name else make_flow(flow)
     assert isinstance(on_grid, GridFlow)
     space, time = spatial_errors(on_grid, tuple(cells), 100), temporal_errors(on_grid, 400, tuple(steps))
@@ -76,7 +76,10 @@ def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]
 
 
 def measure_weak_order(flow: str, N: int, steps: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the coupled errors of the moments per seed and number of steps."""
+    """Return the errors of the moments per seed and number of steps.
+
+    The reference solution has the same Brownian path (see `law.weak_errors`).
+    """
     errors = [law.weak_errors(make_flow(flow), N, steps, seed) for seed in seeds]
     return dict(rounded({name: [row[name] for row in errors] for name in errors[0]}))
 
@@ -116,7 +119,10 @@ def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **s
 
 
 def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, Any]:
-    """Return how well the limit of the weights agrees with the density, with and without the energy."""
+    """Return how well the limit of the weights agrees with the density, for three variants of the proximal step.
+
+    The variants are the proximal step, the step without the energy (``w = 0``) and the step with orientation=paper.
+    """
     on_grid = make_flow(flow)
     assert isinstance(on_grid, GridFlow)
     at = tuple(times)
@@ -132,7 +138,10 @@ def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, 
 
 
 def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
-    """Return F_beta of the solution and of the particles along a run, and how often the proximal objective fell."""
+    """Measure the descent during a run: F_beta of the solution and of the particles, and the proximal objective.
+
+    ``falls`` is the number of steps in which the proximal objective does not rise.
+    """
     solved = make_flow(flow)
     rng = generator(seed, N)
     start = PointCloud.from_arrays(solved.draw(N, rng))

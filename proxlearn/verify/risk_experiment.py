@@ -1,4 +1,4 @@
-"""The designed experiment on whether weights lower the risk of a network, and the fits of one job."""
+"""The design of the experiment on whether weights lower the risk of a network, and the fits of one of its jobs."""
 
 from __future__ import annotations
 
@@ -97,9 +97,10 @@ def banana_table() -> Any:
 
 
 def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
-    """Return the fits of one problem, N and seed: the risks of all updates, and the processor time of a step.
+    """Return the results for one problem, N and seed: the risks of all updates, and the processor times of a step.
 
-    A cell "MULTIPLE KAPPA" holds the risk and the time of every update, in the order of UPDATES.
+    The key of a cell is "MULTIPLE KAPPA"; its value contains the risk and the time per step of every update, in the
+    order of UPDATES.
     """
     X, y, X_test, y_test = make_problem(problem, seed)
     risk = Risk(X, y)

@@ -1,4 +1,4 @@
-"""The page of the experiment on the use of weights: the conclusion, the design, and a table per comparison."""
+"""Write the page of the experiment on whether weights lower the risk: the conclusion, the design and the tables."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def change_text(log_ratio: float, digits: int) -> str:
 
 
 def pieces() -> list[Piece]:
-    """Return the fits of the experiment, one piece per problem, N and seed."""
+    """Return the pieces of the experiment, one per problem, N and seed."""
     fits = []
     # The fits are ordered by seed, so that an unfinished experiment covers every cell, with fewer seeds.
     for seed in range(SEEDS):
@@ -85,12 +85,12 @@ def pieces() -> list[Piece]:
 
 
 def measure_piece(problem: str, N: int, seed: int, data_sha256: str = "") -> dict[str, Any]:
-    """Return the result of ``measure``; the checksum of the data is only part of the piece's identity."""
+    """Return the result of ``measure``; ``data_sha256`` is used only in the identity of the piece."""
     return measure(problem, N, seed)
 
 
 def log_ratios(result: dict[str, Any], update: str, cell: str, comparison: str) -> float | None:
-    """Return log(risk / risk with uniform weights) of one fit, or None if one of the two has diverged."""
+    """Return log(risk / risk with uniform weights) of one fit, or None if one of the two fits has diverged."""
     risk, seconds = result["cells"][cell][UPDATES.index(update)]
     uniform = result["uniform"]
     if risk is None or None in uniform["risks"]:
@@ -150,7 +150,7 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
 
 
 def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
-    """Return two sentences per update, with the numbers of cells and the largest gain, and the terms."""
+    """Return two sentences per update with the numbers of cells and the largest gain, then TERMS."""
     sentences = []
     for update in UPDATES:
         parts = []

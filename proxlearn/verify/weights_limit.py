@@ -74,7 +74,7 @@ def gaussian_exponents(
 ) -> list[float]:
     """Return the slope of log r on log p after every step, for N = infinity (orientation=consistent).
 
-    The particles follow Euler-Maruyama steps of V = |theta|^2 / 2 from N(0, variance), and the first weights are the
+    The particles follow Euler-Maruyama steps of V = |theta|^2 / 2 from N(0, variance), and the initial weights are the
     density. Every function exp(-a |theta|^2 / 2) is represented by its precision a.
     """
     kappa = beta * epsilon / h
@@ -97,10 +97,11 @@ def gaussian_exponents(
 def limit_of_weights(
     flow: GridFlow, kappa: float, times: tuple[float, ...], *, orientation: str = "consistent", share_of_w: float = 1.0
 ) -> list[dict[str, float]]:
-    """Solve (*) by finite volumes and return, at each time, how the limit of the weights agrees with the density.
+    """Solve the limit equation by finite volumes; return, at each time, how well the weights agree with the density.
 
-    The first weights are the density. ``slope`` is the slope of log r on log p, weighted with p. ``tv`` is the total
-    variation between r and p at the particles, which equals the total variation between mu and p^2 (both normalised).
+    The equation is (*) in the docstring of this module. The initial weights are the density. ``slope`` is the slope of
+    log r on log p, weighted with p. ``tv`` is the total variation between r and p at the particles, which equals the
+    total variation between mu and p^2 (both normalised).
     """
     extra = 2.0 if orientation == "paper" else 0.0
     potential, width = flow.potential(flow.grid.centres), flow.grid.width

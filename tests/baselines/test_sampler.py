@@ -107,7 +107,7 @@ def test_answer_keeps_to_the_interface(name: str) -> None:
 def test_unpublished_settings_are_refused(name: str) -> None:
     assert set(importlib.import_module(f"proxlearn.baselines.{name}").PAPER) == set(PAPERS)
     X, y = logistic_rows(20)
-    with pytest.raises(InputError, match="no published settings for dataset=rows"):
+    with pytest.raises(InputError, match="no published settings for the dataset rows"):
         fit_function(name)(X, y, replace(request(), preset="paper"))
 
 
@@ -129,7 +129,7 @@ def test_prior_has_its_density(generator: torch.Generator) -> None:
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
     x = torch.full((10, 2), torch.inf)
-    with pytest.raises(RunError, match="diverged at step 0; scale the features"):
+    with pytest.raises(RunError, match="diverged at step 0; standardise the features"):
         append_ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
 
 

@@ -60,7 +60,7 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
     # Those that could not be done are named with their reason, a line each; the others have their figures.
     assert "- wdbc, split 1, broken: ValueError: two lines; see compare.log\n" in shown
     assert "- wdbc, split 0, killed: its process was killed by SIGKILL\n" in shown
-    assert "- wdbc, split 0, improbable: the method's outputs are not probabilities" in shown
+    assert "- wdbc, split 0, improbable: the predictions of the method are not probabilities" in shown
     tables = Path("out", "matched-light")
     document = (tables / "compare.md").read_text()
     assert "- wdbc, split 0, broken: ValueError" in document

@@ -148,7 +148,7 @@ def test_a_run_folder_that_cannot_be_read_is_reported_and_does_not_stop_the_othe
         ("runs.jsonl", b"{\n", "it is not a table of runs"),
         ("runs.jsonl", b'{"run": "table2/x", "format": "proxlearn-paper-run-9"}\n', "newer version"),
         ("metrics.csv", b"run,step\n", "there is no entry for 'table2/"),
-        ("clouds.safetensors", b"no clouds", "it does not hold clouds"),
+        ("clouds.safetensors", b"no clouds", "it does not contain clouds"),
     ],
 )
 def test_a_damaged_archive_is_named(trained: dict[str, PlannedRun], tmp_path: Path, name, content, message) -> None:
