@@ -49,7 +49,7 @@ class RunPlan:
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Train a run or a sweep; ``world`` holds the ranks that share the run, all of which call this function."""
+    """Train a run or a sweep, and return the exit code; if several ranks share a run, each passes their ``world``."""
     plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
     if plan is None:
@@ -68,7 +68,7 @@ def main(args: list[str], world: World | None = None) -> int:
             notice("this run used the paper's settings; recipe=tuned selects settings for your table, as `fit` does")
         return code
     finally:
-        # A run that fails while its data are read has created an empty folder.
+        # A run that fails while its data are read leaves an empty folder.
         if world is None or world.rank == 0:
             remove_if_empty(plan.folder, existing)
 
@@ -82,7 +82,7 @@ def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
         if isinstance(plan, SweepPlan):
             raise InputError("a sweep cannot run on several ranks", "start the run without torchrun or srun")
         if plan is not None and plan.config.kernel != "auto" and plan.config.weights == "proximal":
-            raise InputError(f"kernel={plan.config.kernel} runs in one process", "use kernel=auto on several ranks")
+            raise InputError(f"kernel={plan.config.kernel} does not support several ranks", "use kernel=auto")
         return plan
 
     check_same_program(world)
@@ -93,9 +93,9 @@ def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
 
 
 def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
-    """Return the run or sweep of a command line, composed and checked; no folder is created.
+    """Compose and check a command line, and return the plan of its run or sweep; no folder is created.
 
-    Return None if nothing is trained: for help, tab completion, or a config to print.
+    Return None if the command line only asks for help, tab completion or a printed config.
     """
     parsed = parse(args)
     if parsed.shell_completion or parsed.hydra_help:

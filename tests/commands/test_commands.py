@@ -83,7 +83,7 @@ def test_fetch_leaves_good_files_alone_and_says_where_they_are(
 ) -> None:
     assert cli.main(["data", "fetch", "banana", "wdbc"]) == 0
     output = capsys.readouterr().out
-    assert f"{paper_files / 'banana.dat'} is present, and its sha256 matches" in output
+    assert f"{paper_files / 'banana.dat'} is present and has the expected sha256" in output
     assert "wdbc: needs no file" in output
 
 

@@ -281,10 +281,13 @@ REFUSED = {
         (2, "train", "-m", *SMALL, "beta=0.1,0.2"),
         {},
     ),
-    "kernel=log runs in one process; use kernel=auto on several ranks": ((2, "train", *SMALL, "kernel=log"), {}),
+    "kernel=log does not support several ranks; use kernel=auto": ((2, "train", *SMALL, "kernel=log"), {}),
     "ranks need the compiled engine, but compile=off is set; use device=cpu and compile=auto, or start the run"
     " without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
-    "`proxlearn compare` runs in one process, not on 2 ranks; start it without torchrun or srun": ((2, "compare"), {}),
+    "`proxlearn compare` cannot be divided among several ranks; start it without torchrun or srun": (
+        (2, "compare"),
+        {},
+    ),
 }
 
 
