@@ -148,7 +148,8 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         ),
         (
             ["--preset", "paper", "--method", "swgf", "svm"],
-            "no settings of swgf have been published for the dataset wdbc; choose --preset light or --dataset banana diabetes twonorm",
+            "no settings of swgf have been published for the dataset wdbc; choose --preset light or --dataset banana "
+            "diabetes twonorm",
         ),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
