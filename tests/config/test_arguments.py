@@ -113,7 +113,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("dataset=my data.csv", "dataset=csv 'dataset.path=\"my data.csv\"' dataset.target=COLUMN"),
         ("wdbc", "write dataset=wdbc"),
         ("beta", "write beta=VALUE"),
-        ("--beta=3", "train has no option --beta; write beta=3"),
+        ("--beta=3", "`proxlearn train` has no option --beta; write beta=3"),
         ("--confg-name=x", "did you mean `--config-name`?"),
         ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for literal text"),
         ("beta=${x}", "beta=${x} refers to a key or variable that does not exist"),
@@ -250,7 +250,7 @@ def test_a_folder_that_is_no_folder_of_configs_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr("proxlearn.config.config_folders.MAX_ENTRIES", 5)
     for number in range(6):
         (tmp_path / f"{number}.txt").touch()
-    with pytest.raises(InputError, match="give a folder that holds configs only"):
+    with pytest.raises(InputError, match="give a folder that contains only configs"):
         check_config_folder(str(tmp_path))
     with pytest.raises(InputError, match=r"the folder .* does not exist"):
         check_config_folder(str(tmp_path / "nothing"))

@@ -324,8 +324,8 @@ DIFFERENT_MACHINES = {
     ),
     "folder": (
         ("dataset=sine", "N=64", "threads=1", f"hydra.run.dir={ELSEWHERE}/run"),
-        rf"rank 1, on \S+, cannot access the run folder {ELSEWHERE}/run of rank 0; choose a folder on a file system that"
-        " all machines share, with hydra.run.dir=FOLDER",
+        rf"rank 1, on \S+, cannot access the run folder {ELSEWHERE}/run of rank 0; choose a folder on a file system"
+        " that all machines share, with hydra.run.dir=FOLDER",
     ),
     "version": (
         ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
