@@ -255,7 +255,7 @@ def test_a_folder_that_is_none(tmp_path, capsys):
 def test_init_from_that_does_not_fit_leaves_no_folder(finished_run, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", "dataset=wdbc", "N=8", f"init_from={finished_run}", f"hydra.run.dir={folder}"]) == 2
-    assert "has 8 particles with 3 coordinates, but this run needs 8 with 32" in capsys.readouterr().err
+    assert "has N=8 and 3 parameters per particle, but this run needs N=8 and 32 parameters" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -274,7 +274,7 @@ def test_a_file_of_another_program_stays(
     command: list[str], name: str, content: bytes, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / name).write_bytes(content)
-    assert "move that file, or give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
+    assert "move this file, or give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
     assert (folder / name).read_bytes() == content
     assert main([command[0], str(folder), *command[1:], "-o", str(tmp_path / name)]) == 0
     (folder / name).unlink()

@@ -166,7 +166,7 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
         (
             ["--output", "/dev/null/x"],
-            "cannot write to /dev/null, which is needed for the run folder /dev/null/x; choose another --output",
+            "cannot write to /dev/null, so the folder /dev/null/x cannot be created; choose another --output",
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_home_is_expanded_in_every_folder(typed: str, tmp_path: Path, monkeypatc
     home = f"{tmp_path}/jo (x)/runs (1)"
     composed = compose(parse([f"hydra.run.dir={typed}", f"hydra.sweep.dir={typed}"]))
     assert (composed.hydra.run.dir, composed.hydra.sweep.dir) == (home, home)
-    with pytest.raises(InputError, match=re.escape(f"init_from='{home}' holds no valid checkpoint")):
+    with pytest.raises(InputError, match=re.escape(f"init_from='{home}' contains no valid checkpoint")):
         config_of(f"init_from={typed}")
 
 

@@ -130,12 +130,12 @@ def test_a_second_sweep_with_other_settings_into_the_same_folders_gets_no_figure
     before = contents(Path("s"))
     assert main(["train", "-m", *SMALL, *named, "beta=0.2"]) == 2
     remedy = "choose another folder, or set overwrite=true (`fit`: --set overwrite=true)"
-    assert f"holds a run with other settings; {remedy}" in capfd.readouterr().err
+    assert f"contains a run with other settings; {remedy}" in capfd.readouterr().err
     assert contents(Path("s")) == before
     assert main(["train", *SMALL, "steps=3", "seed=1", "beta=0.2", "hydra.run.dir=s/seed1", "overwrite=true"]) == 0
     seen = SweepFolder(first).look()
     assert [state.state for state in seen] == ["finished", "failed"]
-    assert seen[1].error == "its folder holds a run with other settings"
+    assert seen[1].error == "its folder contains a run with other settings"
     assert seen[1].run is None
 
 
