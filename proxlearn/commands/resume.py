@@ -24,7 +24,10 @@ if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Continue a run and return the exit code; if several ranks share the run, each calls this with their ``world``."""
+    """Continue a run and return the exit code.
+
+    If several ranks share the run, each of them calls this function with its ``world``.
+    """
     if world is None:
         config, folder = preflight(args)
     else:
@@ -77,5 +80,5 @@ def refuse_remote_logger(logger: LoggerConfig) -> None:
     """
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
-        problem = f"config.yaml sets logger.uri={uri!r:.100}, and `proxlearn resume` logs only below the current folder"
+        problem = f"config.yaml sets logger.uri={uri!r:.100}, but `proxlearn resume` logs only below the current folder"
         raise InputError(problem, f"repeat the `proxlearn train ... logger={logger.name} logger.uri=...` command")

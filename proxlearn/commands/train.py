@@ -49,7 +49,10 @@ class RunPlan:
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Train a run or a sweep, and return the exit code; if several ranks share a run, each passes their ``world``."""
+    """Train a run or a sweep, and return the exit code.
+
+    If several ranks share a run, each of them calls this function with its ``world``.
+    """
     plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
     if plan is None:
@@ -74,7 +77,10 @@ def main(args: list[str], world: World | None = None) -> int:
 
 
 def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
-    """Return the run of the command line; raise an error on all ranks if their command lines differ."""
+    """Return the plan of the run, or None if nothing is trained.
+
+    Raise an error on all ranks if their commands differ or are not valid.
+    """
     from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
 
     def work() -> RunPlan | None:
@@ -117,7 +123,7 @@ def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
 
 
 def check_run(config: TrainConfig, folder: object) -> RunPlan:
-    """Return the plan of a run; raise InputError if this machine cannot run it or must not write to its folder."""
+    """Return the plan of a run; raise InputError if it cannot run on this machine or its folder cannot be used."""
     if not isinstance(folder, str) or not folder:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)

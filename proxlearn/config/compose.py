@@ -1,7 +1,7 @@
 """Composition of a config from a command line with Hydra's public API, and checks that the config is safe.
 
-A config holds values and never code. Hydra, however, lets a config import and call objects (`_target_`, callbacks,
-logging handlers, pickled reruns, packages as search paths). proxlearn uses none of these features and rejects all of
+A config may contain only values. Hydra, however, lets a config import and call objects (`_target_`, callbacks, logging
+handlers, pickled reruns, packages as search paths). proxlearn uses none of these features, and rejects configs that use
 them before Hydra acts on the config.
 """
 

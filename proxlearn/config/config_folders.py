@@ -90,7 +90,7 @@ def register_search_path() -> None:
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add ``folder``, unless it is None, to the search path of Hydra; Hydra must be initialised inside the block."""
+    """Add ``folder``, unless it is None, to the search path of Hydra; initialise Hydra inside the block."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
@@ -248,7 +248,7 @@ def dataset_values(name: str) -> dict[str, Any]:
 
 
 def refuse_targets(node: Any, prefix: str) -> None:
-    """Raise InputError if nested plain values contain `_target_`; ``prefix``, their location, begins the message."""
+    """Raise InputError if nested plain values contain `_target_`; ``prefix`` states their location in the message."""
     if any(text == "_target_" for text in iterate_texts(node)):
         raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
 

@@ -185,9 +185,8 @@ class TrainConfig(Hyperparameters[float | None]):
 def check_readings(values: Mapping[str, Any]) -> None:
     """Raise InputError if a setting that follows the paper is combined with one for which it is not defined.
 
-    The settings that follow the paper are drift=paper, prox_potential=paper and solver=literal.
-
-    ``values`` holds the settings of a config or the parameters of an estimator, by name; the loss is a name or None.
+    The settings that follow the paper are drift=paper, prox_potential=paper and solver=literal. ``values`` contains the
+    settings of a config or the parameters of an estimator, by name; the loss is a name or None.
     """
     for key in ("drift", "prox_potential"):
         if values[key] == "paper" and values["loss"] not in (None, "quadratic"):
@@ -256,10 +255,10 @@ DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {
     DatasetConfig: ADDED_DATASET_KEYS,
     LoggerConfig: {"uri": None, "also": None},
 }
-"""Defaults for keys that an old config lacks, by the class of the part; a logger without an address has uri None."""
+"""Defaults for keys that an old config.yaml lacks, by class; the uri of a logger without an address is None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
-"""Keys that are ignored in an old config.yaml, by the class of the part; the key `threads` has the same value."""
+"""Keys that are ignored in an old config.yaml, by class; device.threads is now the top-level key `threads`."""
 
 SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
 ALL_KEYS = (

@@ -63,7 +63,7 @@ def check_same_program(world: World) -> None:
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if they were given different commands, or if there are more ranks than blocks."""
+    """Raise an error on all ranks if they were given different commands, or if N is too small."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)

@@ -27,7 +27,7 @@ class Launch:
     rank: int
     size: int
     address: str
-    """The host name of rank 0, which listens there on ``port``."""
+    """The host name of rank 0, which listens on ``port``."""
     port: int
 
 

@@ -94,7 +94,7 @@ class JobsOutcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped them."""
+        """The exit code: 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped the jobs."""
         if self.signal is not None:
             return 128 + self.signal
         finished = len(self.records) - len(self.failures) + len(self.cached)

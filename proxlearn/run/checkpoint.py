@@ -45,7 +45,7 @@ class Checkpoint:
     switched_at: int | None = None
     """Step at which the run switched to the fallback precision."""
     metrics: MetricsPosition = MetricsPosition()
-    """The end of metrics.csv at this step."""
+    """Position of the end of metrics.csv after this step."""
     revision: int = REVISION
     """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
@@ -60,8 +60,8 @@ def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = No
     """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
 
     If the ranks have already written the parts of the cloud with ``save_shard``, ``shards`` holds the checksums of
-    these parts in row order, and the file lists the checksums instead of containing the cloud. This file is
-    written last, so that a checkpoint is either complete or does not exist.
+    these parts in row order, and the file lists the checksums instead of containing the cloud. This file is written
+    last, so that a checkpoint is either complete or does not exist.
     """
     cloud = checkpoint.cloud
     tensors = {"generator": checkpoint.generator}
@@ -178,8 +178,8 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
 
     The following are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if
     ``films`` is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``,
-    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later
-    steps, which are damaged and were skipped, are not counted, so that they do not displace valid ones.
+    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps, which are damaged
+    and were skipped, are not counted, so that they do not displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]

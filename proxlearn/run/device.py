@@ -1,4 +1,4 @@
-"""The device of a run, and checks that its memory is sufficient before any file is created."""
+"""Selection of the device of a run, and checks of its memory, which are made before any file is created."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Experiment:
     """The config of the user; a value that is left to the selection is None here and is stored in ``settings``."""
     settings: Settings
     source: Risk
-    """The problem in float64 on the CPU."""
+    """The training problem in float64 on the CPU, which ``to`` converts to other precisions."""
     problem: Risk
     test: Samples
     prepared: PreparedData

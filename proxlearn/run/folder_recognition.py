@@ -40,7 +40,7 @@ RUN_FILE_STARTS = {
     "accuracy.csv": re.compile(rb"part,estimate,"),
     "confusion.csv": re.compile(rb"part,estimate,actual,"),
 }
-"""Patterns for the start of files of a run; its other files are recognised by its status or its checkpoints."""
+"""Patterns for the start of files of a run; other files need a status or checkpoints in the folder."""
 MAX_BYTES = 2**20
 """Maximum number of bytes that are read from a file of unknown content."""
 

@@ -58,13 +58,13 @@ class Owner:
 
 
 def signature() -> bytes:
-    """Return the bytes that this process writes into a lock file."""
+    """Return the content of a lock file of this process: its process ID, its host and the current time."""
     values = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     return json.dumps(values).encode()
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that the content of a lock file names, or None if it names none."""
+    """Return the owner that the content of a lock file names, or None if the content is not valid."""
     try:
         values = json.loads(content)
         return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
@@ -202,7 +202,7 @@ class FolderLock:
         self._handle = -1
         self._owner: OwnerFile | None = None
         self.left_by: str | None = None
-        """The process that held the lock before and ended without releasing it."""
+        """Description of the process that ended without releasing the lock, if there is one."""
 
     def __enter__(self) -> FolderLock:
         while True:

@@ -7,8 +7,8 @@ values in these columns (see below).
 The columns of a file do not change: metrics that a later version adds are not written to a file without their columns.
 
 If h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0), these
-columns are last and contain the values of the *next* step. In version 2, they follow `step` and hold the values of the
-step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions; a file is
+columns are last and contain the values of the *next* step. In version 2, they follow `step` and contain the values of
+the step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions; a file is
 replaced as a whole, so its header always matches its rows. Files without these columns are the same in both versions.
 
 A conversion changes the positions of the rows to which the checkpoints refer. The old and the new positions are stored
@@ -139,7 +139,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a mapping from the positions before a conversion to the current ones, empty without a conversion."""
+    """Return a mapping from the positions before a conversion to those after it; it is empty without a conversion."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:

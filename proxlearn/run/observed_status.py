@@ -71,7 +71,7 @@ class RunSnapshot:
     newest: dict[str, float] = field(default_factory=dict)
     """The values of the metrics in NEWEST, from the newest row of metrics.csv."""
     newest_step: int | None = None
-    """The step of that row; it may differ from ``step``, which is read from status.json."""
+    """The step of the newest row of metrics.csv; it may differ from ``step``, which is read from status.json."""
 
     @property
     def rate(self) -> float:
@@ -82,7 +82,7 @@ class RunSnapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds to the end of the run, or None if it is not running or its rate is unknown."""
+        """The estimated time in seconds until the run ends, or None if it is not running or its rate is unknown."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 

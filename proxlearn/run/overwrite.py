@@ -12,8 +12,7 @@ Nothing is deleted before the rename from "ready" to "placed". If the process fa
 exchange is undone, and the old run remains. To make this possible, the names of the files in "ready" are first listed
 in .proxlearn-old. The staging folders are inside the run folder, so that its lock covers them, files of the user are
 not moved, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten as
-well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads
-changes nothing.
+well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def constant_scores(task: Task, classes: int, train: Samples, samples: Samples, 
     """Return the scores of the best constant prediction; ``name`` replaces the estimate in the names of the scores.
 
     For classes, the prediction is the most frequent class of the training part, with the class frequencies as
-    probabilities; for real targets, it is their mean over the training part.
+    probabilities; for real targets, the prediction is their mean over the training part.
     """
     if train.labels is None or samples.labels is None:
         mean = train.y.mean(dim=-1, keepdim=True)

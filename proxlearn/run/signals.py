@@ -119,6 +119,6 @@ class StopRequest:
             raise Interrupted(number)
 
     def interrupt(self, number: int) -> None:
-        """Act on a signal that another rank has received."""
+        """Record a signal that another rank has received, and raise Interrupted."""
         self.signal = number
         raise Interrupted(number)

@@ -114,7 +114,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while the score files are replaced, because they are inconsistent then."""
+        """Set ``figures_step`` to null while the score files are replaced and may be inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

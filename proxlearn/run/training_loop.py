@@ -54,8 +54,8 @@ def training_loop(
 ) -> int | None:
     """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
 
-    A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` contains the
-    ranks that share the cloud with this process, which is rank 0.
+    A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` contains the ranks
+    that share the cloud with this process, which is rank 0.
     """
     shards = make_shards(experiment.config.N, world) if status.values["engine"] == "sharded" else None
     state = RunState(experiment, checkpoint, shards)

@@ -73,7 +73,7 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Return whether ``source`` is a regular file, under any path, of which ``status`` is the status."""
+    """Return whether ``source`` is a regular file, and the same file as the one with the status ``status``."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):

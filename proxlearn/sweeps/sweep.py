@@ -233,7 +233,7 @@ def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep; return 0 if every job is finished, 1 if any is not, or 130 or 143 if a signal stopped it."""
+    """Run the sweep; return 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped it."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
