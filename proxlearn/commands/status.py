@@ -19,7 +19,7 @@ states of a run:
   running    the process of the run is active
   finished   all steps are done
   stopped    by a signal; the same command continues it
-  failed     the remark says why
+  failed     the column "remark" states the reason
   dead       its process no longer exists; the same command continues from the newest checkpoint
 states that only the jobs of a sweep have:
   killed, skipped, waiting (another process has the run), invalid, not started"""

@@ -62,7 +62,7 @@ class AbsentFile(UnreadableFile):
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A YAML loader that rejects aliases, because a few lines of them can expand to more values than memory holds."""
+    """A YAML loader that rejects aliases, because a few lines can expand to more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

@@ -4,9 +4,9 @@ The first line names the format. Every other line is a record::
 
     {"key": "<sha256>", "identity": {...}, "result": {...}, "version": "0.2.0"}
 
-The identity holds everything that determines the result: the resolved settings (never the name of a preset alone), the
-data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
-identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
+The identity contains everything that determines the result: the resolved settings (never the name of a preset alone),
+the checksum of the data, and a ``revision`` of the method that is raised when its results change. The key is a hash of
+the identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
 
 Only one process writes to a cache at a time: the command that holds the lock of the folder (run/lock.py). Jobs
 return their results to that process.

@@ -170,7 +170,7 @@ def foreign_files_error(folder: Path, names: list[str], kind: str, option: str |
 
 
 def refuse_table_inside(table: str | None, folder: Path) -> None:
-    """Raise InputError if the run would replace the training table with one of its files."""
+    """Raise InputError if the run would replace the training table with one of the files that it writes."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))

@@ -31,7 +31,7 @@ MOST_POINTS = 2000
 def write_model(
     folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str], link_slope: float | None = None
 ) -> None:
-    """Write model.json, which holds everything that prediction needs besides the cloud."""
+    """Write model.json, which contains everything that prediction needs besides the cloud."""
     table = prepared.table
     reading = {key: value for key, value in table.reading.items() if value is not None}
     is_plain = prepared.encoder.is_identity and not reading and len(table.target_columns) < 2

@@ -87,7 +87,7 @@ def run_session(
     world: World | None = None,
     when_ready: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Train from ``checkpoint`` to the last step; write the log and the status even if the session fails.
+    """Run a session from ``checkpoint`` to the last step; write the log and the status even if the session fails.
 
     ``when_ready`` is called once the folder is ready for the ranks of ``world``, which write parts of checkpoints.
     """

@@ -124,7 +124,7 @@ class SweepFolder:
         if run.state == "running":
             return JobState(job, "running", None, run)
         if record is None or record.state in (DONE, "running", "waiting"):
-            # The status of the run is newer than the record, or the job died together with its supervisor.
+            # The status of the run is newer than the record, or the job was killed together with its supervisor.
             waiting = record is not None and record.state == "waiting" and run.state == "absent"
             state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
             return JobState(job, "waiting" if waiting else state, run.error, run)

@@ -108,7 +108,7 @@ def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, 
     if state.is_new:
         observer.after_step(state)
     steps = _iterate(state, "sharded", threads)
-    # Rank 0 computes the metrics, so the diagnostics, which hold the cloud before the step, are not kept here.
+    # Rank 0 computes the metrics, so the diagnostics, which contain the cloud before the step, are not kept here.
     for result in until_any_stopped(steps, state.generator, world):
         state.update(result[0], None)
         del result
