@@ -49,7 +49,7 @@ def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
     files in the run folder is not allowed.
     """
     if composed.hydra.output_subdir is not None:
-        problem = "hydra.output_subdir would put Hydra's own files into the run folder"
+        problem = "hydra.output_subdir is not allowed because Hydra would write its own files into the run folder"
         raise InputError(problem, "leave it out (the config of the run is stored in config.yaml)")
     ignored, effective = ("hydra.run", "hydra.sweep.dir") if is_sweep else ("hydra.sweep", "hydra.run.dir")
     overrides: Any = OmegaConf.to_container(composed.hydra.overrides.hydra, resolve=False)
@@ -83,14 +83,18 @@ def parse(args: list[str]) -> argparse.Namespace:
     parsed = parse_arguments(hydra_arguments(args))
     if parsed.experimental_rerun is not None:
         raise InputError(
-            "--experimental-rerun loads a pickle, which can contain code", "use `proxlearn resume FOLDER` instead"
+            "--experimental-rerun is not allowed because it loads a pickle, which can contain code",
+            "use `proxlearn resume FOLDER` instead",
         )
     if parsed.config_path is not None:
-        raise InputError("--config-path would hide proxlearn's own configs", "add your configs with --config-dir")
+        problem = "--config-path is not allowed because it hides proxlearn's own configs"
+        raise InputError(problem, "add your configs with --config-dir")
     if any("pkg://" in override for override in parsed.overrides):
-        raise InputError("a pkg:// search path imports a package", "use --config-dir FOLDER instead")
+        problem = "a pkg:// search path is not allowed because it imports a package"
+        raise InputError(problem, "use --config-dir FOLDER instead")
     if any(override.lstrip("+").startswith("hydra.searchpath") for override in parsed.overrides):
-        raise InputError("hydra.searchpath adds configs that are not checked", "use --config-dir FOLDER instead")
+        problem = "hydra.searchpath is not allowed because it adds configs that are not checked"
+        raise InputError(problem, "use --config-dir FOLDER instead")
     if parsed.config_dir is not None:
         check_config_folder(parsed.config_dir)
     return parsed
@@ -142,7 +146,7 @@ def refuse_code(composed: DictConfig) -> None:
         problem = "hydra.job.env_set is not allowed because it changes environment variables"
         raise InputError(problem, "set the variables in your shell instead")
     if hydra["job"]["chdir"]:
-        raise InputError("hydra.job.chdir would change what relative paths refer to", "leave it out")
+        raise InputError("hydra.job.chdir is not allowed because it changes the working directory", "leave it out")
     for name, allowed_class in PLUGINS.items():
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
         if not isinstance(plugin, dict) or not allowed_class.fullmatch(str(plugin.pop("_target_", ""))):

@@ -114,7 +114,7 @@ def check_config_folder(text: str) -> None:
         refuse_targets(values, f"{path}: ")
         texts = list(iterate_texts(values))
         if any("pkg://" in text for text in texts):
-            raise InputError(f"{path}: a pkg:// search path imports a package", VALUES_ONLY)
+            raise InputError(f"{path}: a pkg:// search path is not allowed because it imports a package", VALUES_ONLY)
         if any(text in ("searchpath", "hydra.searchpath") for text in texts):
             raise InputError(
                 f"{path}: hydra.searchpath points outside --config-dir", "move the configs into that folder"
@@ -250,7 +250,8 @@ def dataset_values(name: str) -> dict[str, Any]:
 def refuse_targets(node: Any, prefix: str) -> None:
     """Raise InputError if nested plain values contain `_target_`; ``prefix`` states their location in the message."""
     if any(text == "_target_" for text in iterate_texts(node)):
-        raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
+        problem = f"{prefix}_target_ is not allowed because Hydra would import and call its value"
+        raise InputError(problem, VALUES_ONLY)
 
 
 def iterate_texts(node: Any) -> Iterator[str]:

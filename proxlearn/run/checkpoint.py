@@ -219,7 +219,7 @@ def _parse_proximal(values: object) -> dict[str, Number] | None:
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
-        raise InvalidCheckpoint("its metrics of the last step are not numbers")
+        raise InvalidCheckpoint("the metrics of its last step are not numbers")
     return values
 
 

@@ -100,7 +100,8 @@ def run_session(
             journal.warning(warning)
         if foreign_lines:
             count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
-            journal.warning("removed %s that the run did not write from metrics.csv; the text is in train.log", count)
+            problem = "metrics.csv contained %s that the run did not write; the text was moved to train.log"
+            journal.warning(problem, count)
             for line in foreign_lines:
                 journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)

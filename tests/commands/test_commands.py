@@ -60,7 +60,7 @@ def test_it_answers_without_torch_pandas_or_scikit_learn() -> None:
 
 def test_verify_passes_good_files(paper_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["data", "verify"]) == 0
-    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", capsys.readouterr().out, re.MULTILINE)) == 4
+    assert len(re.findall(r"has the expected sha256 [0-9a-f]{64}$", capsys.readouterr().out, re.MULTILINE)) == 4
 
 
 def test_verify_names_a_damaged_file_and_goes_on(
@@ -74,7 +74,7 @@ def test_verify_names_a_damaged_file_and_goes_on(
     assert cli.main(["data", "verify"]) == 2
     output = capsys.readouterr().out
     assert f"banana: {empty_cache / 'banana.dat'} is damaged" in output
-    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", output, re.MULTILINE)) == 1
+    assert len(re.findall(r"has the expected sha256 [0-9a-f]{64}$", output, re.MULTILINE)) == 1
     assert "shd: semeion.data is not on this machine" in output
 
 

@@ -70,7 +70,7 @@ WRONG_AS_A_WHOLE = [
     (["beta=interval(0,1)"], "beta=interval(0,1) is not a list of values; write beta=VALUE,VALUE,..."),
     (["seed=range(0,1000000000)"], "more than 10000 jobs"),
     (["seed=range(0,200)", "split_seed=range(0,200)"], "more than 10000 jobs"),
-    (["+dataset._target_=os.mkdir,os.rmdir"], "_target_ would be imported and called"),
+    (["+dataset._target_=os.mkdir,os.rmdir"], "_target_ is not allowed because"),
     (["fail_fast=3", "beta=0.1,0.2"], "fail_fast must be true or false"),
     (["hydra/launcher=nosuch"], "unknown hydra/launcher `nosuch`"),
     (["hydra/sweeper=nosuch"], "unknown hydra/sweeper `nosuch`"),
