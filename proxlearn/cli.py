@@ -148,7 +148,7 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
         return InputError.exit_code
     # The ranks on one machine share its memory, so each rank returns the memory that it no longer uses.
     return_freed_arrays()
-    # Imported here, because torch takes seconds to import.
+    # This import is here because it imports torch, which takes seconds.
     from proxlearn.distributed.world import World
 
     world = World(launch, read_timeout())

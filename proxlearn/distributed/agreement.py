@@ -46,7 +46,7 @@ def check_same_program(world: World) -> None:
     The steps are compiled for the processor, and the last bits of their results depend on it. If these bits differed
     between ranks, the ranks could take different branches of the program.
     """
-    # Imported here, because Numba takes a second to import.
+    # These imports are here because Numba takes a second to import.
     import llvmlite.binding
     import numba
 

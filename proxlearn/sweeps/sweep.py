@@ -245,7 +245,7 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
     signal_number = launch(plan, missing, command) if missing else None
-    # Imported after the jobs have ended, because matplotlib and pandas take a second to import.
+    # This import is after the jobs, because matplotlib and pandas take a second to import.
     from proxlearn.views.sweep.sweep_views import render_sweep, summary
 
     render_sweep(sweep.path)

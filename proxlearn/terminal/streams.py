@@ -61,7 +61,7 @@ def open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Otherwise, the next opened file would get the number of a closed descriptor, and output would go into that
+            # If the descriptor stayed closed, the next opened file would get its number, and output would go into that
             # file. /dev/null is opened in the opposite direction, so that a use still fails as with a closed
             # descriptor.
             os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
