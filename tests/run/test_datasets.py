@@ -137,7 +137,7 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         assert cli.main(["train", *command, *SHORT, steps]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        assert re.search(r"the data of .*run has changed since", error)
+        assert re.search(r"the data of the run in .*run have changed since", error)
         assert Path("run/status.json").read_text() == before
 
 

@@ -226,7 +226,7 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
         # No step has to be made again.
         context.setattr(Stepper, "__call__", None)
         assert run(config_target(newest), folder).step == newest
-    assert f"the run was set to {STEPS} steps and now ends at {newest}" in capfd.readouterr().err
+    assert f"an earlier command set steps={STEPS}, and the run now ends at step {newest}" in capfd.readouterr().err
     assert_same_run(folder, short)
     assert status(folder)["longest_steps"] == STEPS
     assert run(config_target(newest), folder).longest_steps == STEPS

@@ -99,7 +99,8 @@ def test_fewer_frames_than_requested_give_a_notice(
     command = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
     assert cli.main([*command, str(checkpoints + 1)]) == 0
     expected = (
-        f"proxlearn: {checkpoints} frames instead of {checkpoints + 1}: the run has no more checkpoints; train with"
+        f"proxlearn: the film has {checkpoints} frames instead of {checkpoints + 1}: the run has no more checkpoints; "
+        "train with"
     )
     assert expected in capsys.readouterr().err
     assert cli.main([*command, str(checkpoints)]) == 0
