@@ -1,4 +1,4 @@
-"""The table, the importance of the parameters, and the plot of a search."""
+"""Write the table of trials, the importance of the parameters, and the plot of a search."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SearchedParameter(Protocol):
 
 
 class Search(Protocol):
-    """The attributes of the plan of a search that the views use."""
+    """The attributes of a search that the views use."""
 
     @property
     def metric(self) -> str: ...
@@ -92,7 +92,7 @@ def render_search(folder: Path, search: Search, study: Any) -> list[Path]:
 
 
 def page(folder: Path, search: Search, study: Any, table: pd.DataFrame) -> str:
-    """Return the page of a search: every trial, and the importance of each parameter."""
+    """Return the text of search.md: a table of all trials, and the importance of each parameter."""
     return f"# Search by {search.metric}\n\n{markdown(table)}\n{_importance_table(importances(study))}"
 
 
@@ -108,7 +108,8 @@ def summary(folder: Path, search: Search, study: Any) -> str:
     table = trials_table(search, study)
     counts = table["state"].value_counts()
     states = ", ".join(f"{count} {name}" for name, count in counts.items())
-    lines = [f"\n{len(table)} trials ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
+    trials = "1 trial" if len(table) == 1 else f"{len(table)} trials"
+    lines = [f"\n{trials} ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
     lines.append(_importance_table(importances(study)))
     if len(table) and table[search.metric].notna().iloc[0]:
         best = table.iloc[0]

@@ -90,7 +90,7 @@ MOST_COLUMNS = 4
 MOST_LEGEND_ENTRIES = 10
 SYMBOLS = {"beta": "β", "epsilon": "ε", "delta": "δ"}
 Panel = tuple[Axes, pd.DataFrame]
-"""Axes, and the rows of metrics that are drawn on them."""
+"""The axes of a panel, and the rows of metrics that are drawn on them."""
 
 
 def draw_curves(sweep: SweepData) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Write the tables and combined plots of a sweep, from the sweep folder and the run folders of its jobs."""
+"""Write the tables and the combined plots of a sweep from the sweep folder and the run folders of its jobs."""
 
 from __future__ import annotations
 
@@ -114,6 +114,7 @@ def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
 def count_states(states: list[JobState], noun: str = "jobs") -> str:
     """Return the number of jobs in each state as a string: `9 jobs: 7 finished, 2 killed`."""
     counts = pd.Series([state.state for state in states]).value_counts(sort=False)
+    noun = noun.removesuffix("s") if len(states) == 1 else noun
     return f"{len(states)} {noun}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
