@@ -19,7 +19,7 @@ from proxlearn.data.table_problems import TableProblem
 MAX_CATEGORIES = 50
 """Maximum number of categories of a column that is encoded as 0/1 columns."""
 MAX_MARKERS = 5
-"""Maximum number of distinct texts in a column of numbers for which the remedy is to read them as missing values."""
+"""Maximum number of distinct texts in a column of numbers that a message suggests reading as missing values."""
 MAX_GUESSED_TEXTS = 20
 """Maximum number of distinct values for which a target that mixes numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
@@ -178,7 +178,7 @@ def _text_problem(
 
 
 def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
-    """Return comma or point if most of the texts are numbers with commas, and None otherwise."""
+    """Return the value of dataset.decimal (comma or point) with which most of the texts are numbers, or None."""
     commas = sum("," in text and COMMA_NUMBER.fullmatch(text) is not None for text in texts)
     points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
     if 2 * max(commas, points) <= len(texts):

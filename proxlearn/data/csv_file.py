@@ -60,7 +60,7 @@ class Header:
     names: list[str]
     delimiter: str
     replaces: bool
-    """Whether some names differ from those in the file, because the file lacks or repeats them."""
+    """Whether some names differ from those in the file, because the file lacks names or repeats them."""
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableFormat | None = None) -> Header:
@@ -104,7 +104,7 @@ def no_header_problem(first: list[str]) -> TableProblem:
 
 
 def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[list[str]]], form: TableFormat) -> None:
-    """Raise TableProblems if most of the first records have more fields than the first one, which is then a title."""
+    """Raise TableProblems if the first record is a title: most of the first records have more fields than this one."""
     for delimiter, of_delimiter in records.items():
         counts = [len(record) for record in of_delimiter]
         widest = max(counts, default=0)

@@ -133,7 +133,7 @@ def cache_folder() -> Path:
 def find(file: DataFile, path: str | None = None) -> Path | None:
     """Return the path of the file on this machine, or None if the file must be downloaded.
 
-    If ``path``, the value of dataset.path, is given, raise InputError if the file is not there.
+    If ``path``, the value of dataset.path, is given, raise InputError if the file does not exist at this path.
     """
     if path is not None:
         given = user_path("dataset.path", path)

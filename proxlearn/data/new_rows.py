@@ -113,7 +113,7 @@ class ColumnSpec:
     keep: Sequence[str] = ()
     """Names of the columns that are copied to the output as written."""
     ignore_extra: bool = False
-    """Whether columns that the model does not use are ignored; otherwise they are an error."""
+    """Whether columns that the model does not use are ignored; otherwise, they are an error."""
 
     @property
     def features(self) -> Sequence[str]:

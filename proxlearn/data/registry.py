@@ -1,4 +1,4 @@
-"""The registry of the datasets by name.
+"""The registry of datasets by name.
 
 A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line in LOADERS. Another package
 adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and

@@ -47,7 +47,7 @@ def constant_factor(X: np.ndarray, factor: float) -> Scaler:
 
 
 def standard(X: np.ndarray, weights: np.ndarray | None = None) -> Scaler:
-    """Return a scaler that maps each column to mean 0 and standard deviation 1; rows may have ``weights``."""
+    """Return a scaler that maps each column to mean 0 and standard deviation 1, with optional weights per row."""
     constant = X.max(axis=0) == X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, width = _mean_and_deviation(X, weights)
@@ -64,7 +64,7 @@ def standard(X: np.ndarray, weights: np.ndarray | None = None) -> Scaler:
 
 
 def _mean_and_deviation(X: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation of each column; rows may have ``weights``."""
+    """Return the mean and the standard deviation of each column, with optional weights per row."""
     if weights is None:
         return X.mean(axis=0), X.std(axis=0)
     mean = np.average(X, axis=0, weights=weights)

@@ -43,7 +43,7 @@ class Table:
     reading: Mapping[str, Any] = field(default_factory=dict)
     """Settings for reading a user's table, with the keys decimal, header, skip_lines and missing_values."""
     ignored: tuple[str, ...] = ()
-    """Columns of a user's table that are not features: those that the user drops, and constant ones."""
+    """Columns of a user's table that are not features: dropped columns and constant columns."""
     image: tuple[int, int] | None = None
     """Height and width of the image whose pixels are the features of a row; None for other data."""
 
@@ -52,7 +52,7 @@ class Table:
 class DatasetInfo:
     """The description of a dataset, which ``proxlearn data`` shows without loading the data.
 
-    Each loader module defines one as ``INFO``.
+    Each loader module defines its description as ``INFO``.
     """
 
     rows: int | None

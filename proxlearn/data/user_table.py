@@ -103,7 +103,8 @@ def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
 class _RawTable:
     """The columns of a table as read from a file.
 
-    For a text file, ``read_texts(name)`` returns the cells of a column as written; for other files, it is None.
+    For a text file, ``read_texts(name)`` returns the cells of a column as written in the file. For other files,
+    ``read_texts`` is None.
     """
 
     columns: dict[str, Column]

@@ -131,10 +131,10 @@ class Model:
         return features
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
-        """Apply ``figures_of`` to the outputs of each block of rows, and return all figures, figures x outputs x n.
+        """Apply ``figures_of`` to the outputs of each block of rows; return a tensor of shape (figures, outputs, n).
 
         The result is allocated before the blocks, because small results allocated between large blocks would fragment
-        the memory, whose use would then grow with every block.
+        the memory, so that memory use would grow with every block.
         """
         collected, place = None, 0
         for outputs in self._outputs(X):

@@ -232,7 +232,7 @@ def special_tables(results: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
+    """Return a time as a string in seconds, minutes or hours."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Plots of `proxlearn verify`: orders of convergence, weights over the density, and the experiment on weights."""
+"""Plots of `proxlearn verify`: orders of convergence, the relation of weights and density, and the risk experiment."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_damaged_archive_and_an_archive_of_two_files_are_one_line(tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         for name in ("a.csv", "b.csv"):
             archive.writestr(name, text(frame()))
-    with pytest.raises(InputError, match=r"holds 2 files \(a.csv, b.csv\); extract the archive"):
+    with pytest.raises(InputError, match=r"a single file, not 2 \(a.csv, b.csv\); extract the archive"):
         load([str(tmp_path / "two.zip"), "--target", "label"])
 
 

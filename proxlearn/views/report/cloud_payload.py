@@ -35,7 +35,7 @@ class CloudLimits:
 
 
 def limits_for(runs: int) -> CloudLimits:
-    """Return the limits per cloud for a page with ``runs`` runs; the more runs, the less of each cloud is included."""
+    """Return the limits per cloud for a page with ``runs`` runs; a page with more runs includes less of each cloud."""
     return CloudLimits(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
 
 

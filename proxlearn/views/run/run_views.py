@@ -180,7 +180,7 @@ def result_table(run: RunData) -> pd.DataFrame:
 
 
 def _test_rows(run: RunData) -> str:
-    """Return the number of test rows and a space, or nothing for a real target, whose rows are not counted."""
+    """Return the number of test rows with a space, or an empty string for a real target, for which it is unknown."""
     if run.confusion is None:
         return ""
     counts = run.confusion[(run.confusion["part"] == "test") & (run.confusion["estimate"] == ESTIMATES[0])]["count"]

@@ -53,7 +53,7 @@ class Search(Protocol):
 
 
 def trials_table(search: Search, study: Any) -> pd.DataFrame:
-    """Return one row per trial, the best first: its number, state, score, parameters and last step."""
+    """Return a table with a row per trial, the best first: its number, state, score, parameters and last step."""
     rows = []
     for trial in study.get_trials(deepcopy=False):
         last = max(trial.intermediate_values, default=None)
@@ -67,7 +67,7 @@ def trials_table(search: Search, study: Any) -> pd.DataFrame:
 
 
 def importances(study: Any) -> dict[str, float]:
-    """Return each parameter's share of the variance of the score (fANOVA); empty if there are too few trials."""
+    """Return each parameter's share of the variance of the score (fANOVA), or no shares if there are too few trials."""
     import optuna
 
     if sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)) < FEWEST_TRIALS:

@@ -133,7 +133,7 @@ def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: s
 
 
 def draw_final_metrics(sweep: SweepData) -> list[Path]:
-    """Draw the final metrics over the first parameter if it is numeric; the colour shows the second parameter."""
+    """Draw the final metrics over the first parameter, if it has numeric values; the colour shows the second one."""
     if not sweep.parameters or not is_numeric(sweep.values(sweep.parameters[0])):
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]

@@ -58,7 +58,7 @@ def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
 
 
 def job_table(states: list[JobState]) -> pd.DataFrame:
-    """Return a table with one row per job and all columns, for programs."""
+    """Return a table of the jobs for programs, with one row per job and all columns."""
     rows: list[dict[str, Any]] = []
     for state in states:
         row: dict[str, Any] = {"job": state.job.number, **state.job.values, "state": state.state}
@@ -74,7 +74,7 @@ def job_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """Return the table of jobs with fewer columns and short headings, for readers."""
+    """Return a table of the jobs for readers, with fewer columns and short headings."""
     table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     table = table.rename(columns=HEADINGS)
     for name, digits in (("step", 0), ("seconds", 1)):

@@ -222,7 +222,7 @@ def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert cli.main(["film", str(sine), "-o", str(tmp_path / "film.mp4")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "write a .gif, install ffmpeg, or run `pip install 'proxlearn[film]'`" in line
+    assert "write a .gif file, install ffmpeg, or run `pip install 'proxlearn[film]'`" in line
     assert not (tmp_path / "film.mp4").exists()
 
 
@@ -236,7 +236,7 @@ def test_an_ffmpeg_that_fails_is_one_line(
     command = ["film", str(sine), "-o", str(tmp_path / "film.mp4"), "--frames", "2"]
     assert cli.main(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Unknown encoder libx264; write a .gif instead" in line
+    assert "Unknown encoder libx264; write a .gif file instead" in line
     assert not (tmp_path / "film.mp4").exists()
 
 
