@@ -37,7 +37,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
-        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete its row")
+        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete the row")
     if len(distinct) < 2:
         raise InputError(
             f"target column `{name}` holds only one distinct value, `{_class_name(distinct[0])}`",
@@ -55,7 +55,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
             task, values.astype(np.float64), (), f"column `{name}` is treated as a real-valued target (regression)"
         )
     if task == "binary" and len(distinct) != 2:
-        remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
+        remedy = "use dataset.task=multiclass" + (" or dataset.task=regression" if numeric else "")
         raise InputError(f"dataset.task=binary, but target column `{name}` has {len(distinct)} distinct values", remedy)
     if 2 * len(distinct) > len(values):
         remedy = "choose another dataset.target" + (", or use dataset.task=regression" if numeric else "")

@@ -110,12 +110,13 @@ class Model:
         columns = self.columns if encoder is None else encoder.inputs
         missing = [name for name in columns if names is not None and name not in names]
         if missing:
-            raise InputError(f"X has no column `{missing[0]}`", f"give the columns {', '.join(columns[:20])}")
+            listed = ", ".join(columns[:20])
+            raise InputError(f"X has no column `{missing[0]}`", f"give all columns of the run: {listed}")
         if encoder is not None:
             features, complete = encoder.encode(X.reset_index(drop=True))
             if not complete.all():
                 row = int((~complete).argmax())
-                raise InputError(f"X lacks a value in row {row}", "remove this row (the run uses missing=drop)")
+                raise InputError(f"X lacks a value in row {row}", "remove this row (the run uses dataset.missing=drop)")
             return features
         try:
             # The memory layout is always the same, because the last bits of a product depend on it.

@@ -151,11 +151,9 @@ def exact_output() -> Iterator[TextIO]:
         yield PrintableOutput() if sys.stdout.isatty() else sys.stdout
     except UnicodeEncodeError as error:
         problem = (
-            f"standard output is encoded in {error.encoding}, which lacks the character {error.object[error.start]!a}"
+            f"standard output is encoded in {error.encoding}, which has no character {error.object[error.start]!a}"
         )
-        raise InputError(
-            problem, "write to -o FILE, which is encoded in UTF-8, or set PYTHONIOENCODING=utf-8"
-        ) from error
+        raise InputError(problem, "write to a file in UTF-8 with -o FILE, or set PYTHONIOENCODING=utf-8") from error
 
 
 class PrintableOutput(io.StringIO):
