@@ -22,7 +22,7 @@ from proxlearn.errors import InputError
 
 
 def check_problem(problem: Risk) -> None:
-    """Raise InputError if the paper's algorithms do not minimise this risk."""
+    """Raise InputError if the paper's algorithms do not apply to this risk."""
     features = {
         f"loss={problem.loss.name}": problem.loss.name != "quadratic",
         "confinement": problem.strengths is not None,
@@ -94,7 +94,7 @@ def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: T
 
 
 def step(problem: Risk, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """Run one literal recursion, with the same interface as ``core.step.step``, so that a run can use it."""
+    """Compute one step literally; the interface is that of ``core.step.step``, so that a run can use this function."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)

@@ -1,4 +1,4 @@
-"""The division of a cloud among processes (ranks), and sums whose bits do not depend on the number of ranks.
+"""The division of a cloud among processes (ranks), and sums that are identical for any number of ranks.
 
 The particles are divided into blocks whose number depends only on N, and each rank has consecutive blocks. Every sum
 over the cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the
@@ -17,12 +17,12 @@ import numpy as np
 __all__ = ["Exchange", "Lone", "Shards", "shard_blocks", "undivided"]
 
 MOST_BLOCKS = 256
-"""Maximum number of blocks, and therefore of ranks times threads that a cloud can occupy."""
+"""Maximum number of blocks, and therefore of threads on all ranks together."""
 LEAST_ROWS = 16
-"""Minimum number of particles of a block."""
+"""Minimum number of particles per block."""
 
 MESSAGE_BYTES = 2**20
-"""Size of each message if an exchange is split into several; its buffers take up a few times this size."""
+"""Size in bytes of each message of a divided exchange; the buffers of the exchange take up a few times this size."""
 
 Node = tuple[int, int]
 """A node of the tree: its first block, and its number of blocks, a power of two."""
@@ -37,7 +37,7 @@ def shard_blocks(N: int) -> int:
 
 
 class Exchange(Protocol):
-    """The communication among the ranks, each of which calls the same operations in the same order."""
+    """Protocol of the communication among the ranks, which must call the same operations in the same order."""
 
     @property
     def rank(self) -> int:
@@ -88,11 +88,11 @@ def undivided(N: int) -> Shards:
 
 
 class Shards:
-    """The division of N particles into blocks, the blocks of this rank, and sums over all blocks."""
+    """The division of N particles into blocks, with the blocks of this rank and methods for sums over all blocks."""
 
     def __init__(self, N: int, exchange: Exchange) -> None:
         self.N, self.exchange, self.blocks = N, exchange, shard_blocks(N)
-        assert exchange.size <= self.blocks, "the run refuses a world with more ranks than blocks"
+        assert exchange.size <= self.blocks, "there are more ranks than blocks of particles"
         self.first, self.last = self._block_span(exchange.rank)
         """First block of this rank, and the block after its last one."""
         self._nodes = [self.nodes_of(rank) for rank in range(exchange.size)]

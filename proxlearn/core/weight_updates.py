@@ -1,4 +1,4 @@
-"""Weight updates, which a step computes after it has moved the particles, and resampling.
+"""Weight updates, which a step computes after it has moved the particles, and systematic resampling.
 
 All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
 with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves

@@ -198,7 +198,7 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
     "arguments, message",
     [
         ((X, X), "cloud is of type Tensor; give a PointCloud"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, but the risk has 2 features"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 column, but the risk has 2 features"),
         (
             (pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"),
             "unknown estimate 'plain'; choose from weighted, unw",

@@ -1,6 +1,6 @@
 """Energies without data: F(rho) = <V, rho> + <rho, W rho>, where V and W are plain torch functions.
 
-Pairs are evaluated in tiles of rows, so that the largest temporary is N x tile and no N x N matrix is stored.
+Pairs are evaluated in tiles of rows, so that the largest temporary array is N x tile and no N x N matrix is stored.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Energy(Functional):
         ``V(theta)`` for one particle (a tensor of length p), returning a scalar.
     W : callable, optional
         ``W(theta, other)`` for two particles, returning a scalar, with W(theta, other) = W(other, theta).
-    p : int
-        Dimension of a particle.
+    p : int, optional
+        Dimension of a particle; it is required if ``blocks`` is not given.
     blocks : Mapping[str, int], optional
         Names and lengths of the blocks of theta. By default, there is one block ``theta`` of length ``p``.
 
@@ -103,7 +103,7 @@ class Energy(Functional):
         theta_i, with the weights and the other particles frozen.
 
         With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
-        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, which enters every term of the sum:
+        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, and theta_i enters every term of the sum:
         grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
 
         Parameters
@@ -113,7 +113,7 @@ class Energy(Functional):
         rho : Tensor, shape (N,)
             Weights of the particles.
         hyper : Hyper
-            Hyperparameters; only the readings ``drift`` and ``prox_potential`` matter here.
+            Hyperparameters; only the options ``drift`` and ``prox_potential`` are used.
 
         Returns
         -------

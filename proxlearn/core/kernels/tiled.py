@@ -1,10 +1,10 @@
 """Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and discarded.
 
 The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could
-prevent the CPU's allocator from reusing the memory of a tile; 20000 particles then took up 3 GB.
+prevent the CPU's allocator from reusing the memory of a tile; 20000 particles would then take up 3 GB.
 
 The size of a tile depends only on the matrix and on the device, unless the memory is too small even for one tile. The
-free memory decides only which matrices are kept and which are rebuilt, so the results are the same bit for bit.
+free memory determines only which matrices are kept and which are rebuilt, so it does not affect the results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARE = 4
 ALWAYS_FITS = 2**26
 """Number of bytes that are assumed to fit in memory without a check of the free memory."""
 CPU_ENTRIES, GPU_ENTRIES = 2**20, 2**24
-"""Number of entries of a tile: few enough for the processor's cache, or enough to occupy a GPU."""
+"""Number of entries per tile: few enough for the processor's cache, and enough to occupy a GPU."""
 TEMPORARIES = 8
 """Number of matrices of the size of a tile, in float64, that an operation on a tile holds in memory at once."""
 
@@ -98,7 +98,7 @@ class TiledLogKernel:
         if self._kept:
             yield from zip(self.tiling, self._kept, strict=True)
             return
-        # The smallest cost of each row is found during the first use of the tiles, which saves a separate pass.
+        # The smallest cost of each row is found during the first use of the tiles, so that C is not computed twice.
         is_first = self._nearest is None
         nearest = self.rows.new_empty(len(self.rows)) if self._nearest is None else self._nearest
         for part in self.tiling:
@@ -113,7 +113,7 @@ class TiledLogKernel:
 
 
 RANGE = {torch.float32: 16.0, torch.float64: 128.0}
-"""Largest distance of a potential from the potential that a tile has absorbed."""
+"""Largest difference, by precision, between a potential and the potential that a tile has absorbed."""
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Absorption:
 
 
 class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
-    """A kernel in tiles of plain numbers, which uses products instead of logsumexp while the potentials move little.
+    """A tiled kernel that uses matrix products instead of logsumexp while the potentials change little.
 
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
     to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between
@@ -142,7 +142,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
-        # The tiles of the log domain are used only once or twice, so the memory is reserved for those of the products.
+        # The tiles of logarithms are used only once or twice, so the memory is reserved for the tiles of the products.
         super().__init__(rows, columns, epsilon, Tiling(tiling.num_rows, tiling.size, keep=False))
         self._keep_products = tiling.keep
         self._range = RANGE[rows.dtype]

@@ -29,9 +29,9 @@ TILE_ENTRIES = 2**22
 
 
 class Response(ABC):
-    """The response of the cloud to the samples.
+    """The outputs P(i,m) = Phi(x_m, theta_i) of all particles for all samples.
 
-    It is accessed only through products with P, so that each neuron may choose the cheapest storage.
+    A response is accessed only through products with P, so that each neuron may choose the cheapest storage.
     """
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Response(ABC):
     def stored_bytes(self) -> int | None:
         """Return the number of bytes that the response stores besides theta and the samples, or None if it is unknown.
 
-        A response of unknown size is not kept if memory is short; it is evaluated again instead.
+        A response of unknown size is not kept if memory is scarce; it is computed again instead.
         """
         return None
 
@@ -195,7 +195,7 @@ class Neuron(ABC):
 
 
 class AutodiffResponse(Response):
-    """The stored P of a neuron without closed forms, whose pull-back uses automatic differentiation, tile by tile.
+    """A response that stores P and computes the pull-back by automatic differentiation, tile by tile.
 
     The memory is O(N n) for P and O(tile) for the tape. If there is a single tile, its tape is kept from the forward
     pass; otherwise, ``pull_back`` repeats the forward pass of each tile.
