@@ -136,7 +136,7 @@ def test_the_end_of_the_selection_is_stated() -> None:
 def test_the_first_piece_must_have_enough_rows_and_later_ones_need_not(make: Any) -> None:
     X, y = MOONS
     model = make(**QUICK)
-    with pytest.raises(ValueError, match=r"the first piece has 5 rows, .*at least 8 rows in the first call"):
+    with pytest.raises(ValueError, match=r"the first call of partial_fit has 5 rows, .*at least 8 rows"):
         model.partial_fit(X[:5], y[:5])
     model.partial_fit(X[:50], y[:50]).partial_fit(X[50:51], y[50:51])
     assert model.n_iter_ == 20

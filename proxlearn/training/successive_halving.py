@@ -41,7 +41,7 @@ FEWEST_STEPS = 5
 REFINED_H = 0.2
 """Factor by which h is multiplied if the lowest score occurs before step FEWEST_STEPS."""
 MOST_PARTICLES = 200
-"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles are enough to rank."""
+"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so a small N is enough."""
 FEWEST_ROWS = 8
 """Minimum number of rows of a selection; for fewer rows, the first candidate and the first rung's steps are used."""
 MOST_ROWS = 20_000
