@@ -48,7 +48,7 @@ PARAMETERS = f"""\
     because the features are centred.
 
     An invalid parameter or row raises ValueError, as scikit-learn expects, with the same message as
-    ``proxlearn.InputError`` in other parts of the package. A fit that fails leaves the estimator unchanged.
+    ``proxlearn.InputError`` in other modules of the package. A fit that fails leaves the estimator unchanged.
 
     The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
     ``tolerance="paper"`` with ``epsilon_quantile=None`` and explicit values of ``beta``, ``h`` and ``epsilon``.
@@ -170,7 +170,7 @@ def parameters_with(more: str) -> str:
 
 
 class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
-    """The parameters of both estimators, and their conversion to the settings of a fit."""
+    """The parameters that both estimators share, and their conversion to the settings of a fit."""
 
     def __init__(
         self,

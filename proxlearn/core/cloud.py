@@ -13,6 +13,7 @@ from torch import Tensor
 from proxlearn.core.options import Rho0
 from proxlearn.core.samples import as_tensor
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["PointCloud", "Screen", "draw_cloud", "draw_normal"]
 
@@ -27,7 +28,7 @@ class Screen:
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """A cloud of N weighted particles after ``step`` steps.
+    """A cloud of N weighted particles at step ``step`` of the recursion.
 
     The weights are stored as logarithms: over 10^6 steps, a weight may become smaller than any float. A cloud is
     not changed in place; a step returns a new one. Two clouds compare equal only if they are the same object; compare
@@ -94,7 +95,7 @@ class PointCloud:
         N = len(locations)
         weights = torch.full((N,), 1 / N, dtype=torch.float64) if rho is None else as_tensor("rho", rho).double()
         if weights.shape != (N,):
-            problem = f"rho has the shape {tuple(weights.shape)}, but there are {N} particles"
+            problem = f"rho has the shape {tuple(weights.shape)}, but theta has {counted(N, 'row')}"
             raise InputError(problem, "give one weight per particle")
         if not bool(torch.isfinite(locations).all()):
             raise InputError("theta holds a number that is not finite", "replace NaN and infinity in theta")
@@ -117,7 +118,7 @@ class PointCloud:
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud on a device and in a precision; a conversion discards the neighbour list.
+        """Return the cloud converted to another device or precision; a conversion discards the neighbour list.
 
         Parameters
         ----------

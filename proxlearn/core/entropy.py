@@ -64,9 +64,9 @@ def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
-    """Return the terms whose mean is ``entropy``: the negative logarithms of the estimated density at particles.
+    """Return the terms whose mean is ``entropy``: the negative logarithms of a density estimate.
 
-    The result has one entry for each of the particles ``queried(N)``.
+    The result has one entry per particle in ``queried(N)``, at which the density is estimated.
     """
     N, d = theta.shape
     rows = queried(N, theta.device)
@@ -99,7 +99,7 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 def queried(N: int, device: torch.device | None = None) -> Tensor:
-    """Return the indices of the particles whose nearest neighbours are computed: all of them, or a sample."""
+    """Return the indices of the particles whose nearest neighbours are computed: all particles, or a sample of them."""
     count = min(N, MOST_QUERIES)
     return torch.arange(count, device=device) * N // count
 

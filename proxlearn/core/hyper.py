@@ -175,7 +175,7 @@ class Hyper(Hyperparameters[float]):
         return self.epsilon_quantile is not None or {self.h_schedule, self.beta_schedule} != {"constant"}
 
     def check(self) -> None:
-        """Raise InputError for a value outside its range."""
+        """Raise InputError if a hyperparameter has an invalid value."""
         for entry in fields(self):
             entry.metadata["check"](entry.name, getattr(self, entry.name))
 

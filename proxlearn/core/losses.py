@@ -63,7 +63,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the losses of the samples.
+        """Return the loss of each sample.
 
         Parameters
         ----------
@@ -133,8 +133,8 @@ class Loss(ABC):
     def probabilities(self, f: Tensor) -> Tensor | None:
         """Return class probabilities (C x n, float64) for the mean outputs f (C x n, or 1 x n for two classes).
 
-        The result is None if the loss defines no probabilities. For classes, the probabilities are then those of the
-        quadratic loss without a link: (1 + f) / 2 for two classes, or the positive parts of f divided by their sum.
+        If the loss defines no probabilities, the result is None, and the class probabilities are those of the quadratic
+        loss without a link: (1 + f) / 2 for two classes, or the positive parts of f divided by their sum.
 
         Parameters
         ----------

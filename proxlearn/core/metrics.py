@@ -25,9 +25,9 @@ def accuracy_share(hits: Tensor) -> Tensor:
 
 
 def apply_probability_floor(probabilities: Tensor) -> Tensor:
-    """Return probabilities (C x n) raised to at least ``LEAST_PROBABILITY``, without changing the order in a column.
+    """Return probabilities (C x n) that are at least ``LEAST_PROBABILITY``, with the same order within each column.
 
-    Entries below ``low`` are raised to it, and each column is divided by its new sum. The sum is at most
+    Entries below ``low`` are raised to ``low``, and each column is divided by its new sum. The sum is at most
     1 + (C - 1) low, so ``low`` is chosen such that no entry is below the bound after the division.
     """
     low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
@@ -36,7 +36,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Return the log-loss and the calibration error, by name, of probabilities that are bounded from below."""
+    """Return the log-loss and the calibration error of probabilities that are bounded from below, by name."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),

@@ -6,7 +6,7 @@ parallel, the result depends neither on the number of threads nor on the device,
 the complete random state of the run.
 
 This module computes the numbers in plain torch, on any device; core/fused/random_numbers.py computes the same numbers
-on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ in their last bits.
+on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ by rounding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NORMAL, UNIFORM = 0, 1
 
 
 def draw_key(generator: torch.Generator) -> tuple[int, int]:
-    """Return the key of one step as two 32-bit words."""
+    """Draw the key of one step, two 32-bit words, from the generator."""
     low, high = torch.randint(0, 2**32, (2,), generator=generator, device=generator.device).tolist()
     return low, high
 

@@ -36,7 +36,7 @@ def as_loss(loss: Any) -> Loss:
 
 
 def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
-    """Return the Neuron for an object or a name; None selects tanh.
+    """Return the Neuron for an object or a name; None selects the tanh neuron.
 
     The name of an activation selects the neuron a sigma(<w, x> + b) with the number of outputs that y and the loss
     need; other names are looked up in the registry.

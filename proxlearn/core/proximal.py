@@ -42,7 +42,7 @@ class ProximalSolution:
 
     @property
     def error(self) -> Tensor:
-        """The bound on max|log rho - log rho*|."""
+        """The bound on max|log rho - log rho*|, where rho* is the exact solution."""
         return 2 * self.changes[-1]
 
     @property
@@ -112,7 +112,7 @@ def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
 
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> Tensor:
-    """Return whether line 13 of Algorithm 1 holds, with the Euclidean norms of the changes of q and z themselves."""
+    """Return whether line 13 of Algorithm 1 holds, which compares the norms of the changes of q and z with delta."""
     # The norms are computed in float64, because q may exceed the range of float32 even if the weights do not.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()

@@ -46,7 +46,7 @@ class UnknownPart(InputError):
 
 
 def registered(options: Any, group: str) -> Check:
-    """Return a validator of names: the strings of a ``Literal``, entry points of a group, and registered names."""
+    """Return a validator that accepts strings of a ``Literal``, entry points of a group, and registered names."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -66,7 +66,7 @@ def registered(options: Any, group: str) -> Check:
 
 @contextlib.contextmanager
 def accept_any_name() -> Iterator[None]:
-    """Make the validators of ``registered`` accept unknown names, so that a run can be shown without its packages."""
+    """Accept any name in the validators of ``registered``, so that a run can be shown if its package is missing."""
     token = _accept_any_name.set(True)
     try:
         yield
@@ -151,7 +151,7 @@ class Registry(Generic[T]):
         return part
 
     def make(self, name: str, cls: type[S], *arguments: Any) -> S:
-        """Return the component called ``name``; if it is not a ``cls``, call it with ``arguments`` to create one."""
+        """Return the component called ``name``, or its result for ``arguments`` if it is a function or a class."""
         part: Any = self[name]
         if isinstance(part, cls):
             return part
@@ -213,7 +213,7 @@ def _package(point: EntryPoint) -> str:
 
 @cache
 def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group; cached, because finding them reads the metadata of all installed packages."""
+    """Return the entry points of a group; they are cached, because the search reads the metadata of all packages."""
     # Importing importlib.metadata takes longer than reading the metadata, and most commands need neither.
     from importlib.metadata import entry_points
 

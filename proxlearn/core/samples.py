@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["Samples", "as_tensor", "hold_out", "limit_rows", "make_features", "make_samples"]
 
@@ -48,7 +49,7 @@ class Samples:
             return replace(self, weights=None)
         weights = as_tensor("sample_weight", sample_weight).to(self.X.device, self.X.dtype)
         if weights.shape != (len(self),):
-            problem = f"sample_weight has the shape {tuple(weights.shape)}, but there are {len(self)} samples"
+            problem = f"sample_weight has the shape {tuple(weights.shape)}, but X has {counted(len(self), 'row')}"
             raise InputError(problem, "give one number per sample")
         if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
             problem = "sample_weight must hold finite numbers >= 0 that are not all 0"
@@ -111,6 +112,6 @@ def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
 
 
 def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
-    """Return the rows in random order, grouped by class, so that evenly spaced positions form a stratified sample."""
+    """Return the row indices in random order, grouped by class, so that evenly spaced entries are stratified."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]

@@ -23,7 +23,7 @@ def check_targets(values: Any, n: int) -> Tensor:
     """Check a user's y and return it as a tensor of finite numbers, shape (n,) or (n, C) with C > 1."""
     y = as_tensor("y", values)
     if y.ndim not in (1, 2) or len(y) != n or not y.numel():
-        problem = f"y has the shape {tuple(y.shape)}, but X has {n} rows"
+        problem = f"y has the shape {tuple(y.shape)}, but X has {counted(n, 'row')}"
         raise InputError(problem, "give one target, or one row of targets, per sample")
     if not bool(torch.isfinite(y).all()):
         raise InputError("y holds a number that is not finite", "remove or replace such targets")

@@ -96,13 +96,13 @@ class Task(Protocol):
         """
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        """Return the standard errors of the probabilities (C x n) or values, given the errors of the mean output."""
+        """Return the standard errors of the probabilities (C x n) or predictions, given those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Return the scores of one estimate, by name."""
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """Return the scores of the individual particles (outputs: N x outputs x n), by name."""
+        """Return the scores of the individual particles by name; ``outputs`` has the shape N x outputs x n."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDID
 
 
 def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
-    """Return the candidates for a loss, with h, beta and confinement scaled according to its smoothness.
+    """Return the candidates for a loss, with h, beta and confinement scaled by the smoothness of the loss.
 
     Dividing the loss and the confinement by c and multiplying h and beta by c does not change the trajectories.
     With this scaling, losses that differ only by a factor have equivalent candidates.

@@ -43,7 +43,7 @@ class FitState:
 
     @property
     def best(self) -> Row:
-        """The row with the lowest validation score."""
+        """The row of the history with the lowest validation score."""
         return min((row for row in self.history if "validation_risk" in row), key=validation_score)
 
 
@@ -77,7 +77,7 @@ def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int
 
 
 def initial_fit(problem: Risk, settings: Settings, seed: int) -> FitState:
-    """Return the state before the first step."""
+    """Return the state of a fit before its first step."""
     assert settings.init_scale is not None, "the selection has not set init_scale"
     cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))

@@ -261,14 +261,14 @@ class _Search:
             self.fits[i], self.scores[i], self.horizons[i] = fitted, score, horizon
 
     def _best_row(self, fitted: FitState, horizon: int | None) -> Row:
-        """Return the row with the lowest score; if the step size decreases, only the last steps count."""
+        """Return the row of a fit with the lowest score; if the step size decreases, only the last steps count."""
         rows = [row for row in fitted.history if "validation_risk" in row]
         late = [row for row in rows if self.restarts and horizon is not None and row["step"] >= NEAR_END * horizon]
         return min(late or rows, key=validation_score)
 
     @property
     def winner(self) -> int:
-        """The candidate with the lowest score."""
+        """Index of the candidate with the lowest score."""
         return min(self.fits, key=lambda i: (self.scores[i], i))
 
     def _planned_steps(self) -> int:

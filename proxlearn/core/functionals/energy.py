@@ -65,9 +65,8 @@ class Energy(Functional):
         self.V, self.W = V, W
         self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
         if p is not None and p != sum(self._blocks.values()):
-            raise InputError(
-                f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates in total", "leave p out"
-            )
+            total = sum(self._blocks.values())
+            raise InputError(f"p={p}, but the lengths of the blocks add up to {total}", "leave p out")
 
     def __repr__(self) -> str:
         terms = " and ".join(name for name in ("V", "W") if getattr(self, name) is not None)
@@ -136,7 +135,7 @@ class Energy(Functional):
         return Potentials(w, require_finite(torch.cat(gradients)))
 
     def _weighted(self, theta: Tensor, rho: Tensor, factor: float) -> Tensor:
-        """Return V + factor W rho for every particle."""
+        """Return V(theta_i) + factor (W rho)(theta_i) for every particle."""
         w = self._potential(theta) if self.V is not None else torch.zeros_like(rho)
         if self.W is not None:
             inner = [self._interaction(theta[rows], theta) @ rho for rows in _tiles(len(theta))]

@@ -70,7 +70,7 @@ class Functional(ABC):
 
     @abstractmethod
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
-        """Return F at a cloud.
+        """Return the value F(rho) of the functional at a cloud.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Functional(ABC):
         return Potentials(self.first_variation(theta.detach(), rho), gradient)
 
     def _differentiate(self, theta: Tensor, rho: Tensor, variable: Tensor, name: str) -> Tensor:
-        """Return the derivative of the value with respect to theta or rho."""
+        """Return the derivative of the value with respect to ``variable``, which is theta or rho."""
         value, cls = self.value(theta, rho), type(self).__name__
         if not isinstance(value, Tensor) or value.numel() != 1:
             returned = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
@@ -165,7 +165,7 @@ class Functional(ABC):
         return False
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
-        """Raise InputError if ``hyper`` sets an option to "paper" that is not defined for this functional.
+        """Raise InputError if ``drift`` or ``prox_potential`` is "paper", which not every functional defines.
 
         Parameters
         ----------
@@ -178,9 +178,10 @@ class Functional(ABC):
                 raise InputError(problem, f"use {option}=first_variation")
 
     def with_readings(self, hyper: Hyper) -> Hyper:
-        """Return ``hyper`` with each default "paper" that is not defined replaced by "first_variation".
+        """Return ``hyper`` with defaults of ``drift`` and ``prox_potential`` that are valid for this functional.
 
-        Raise InputError if the user explicitly set an option to "paper" that is not defined for this functional.
+        If "paper" is not defined for this functional, a default "paper" becomes "first_variation", and a "paper" that
+        the user set raises InputError.
 
         Parameters
         ----------
@@ -202,7 +203,7 @@ class Functional(ABC):
         return hyper
 
     def check_cloud(self, cloud: PointCloud) -> None:
-        """Raise InputError if the dimension of the cloud's particles does not match this functional.
+        """Raise InputError if the number of coordinates of the cloud's particles does not match this functional.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ class Functional(ABC):
             raise InputError(problem, f"give an N x {p} matrix of locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """Return the functional with its data converted to a device and a precision; without data, it is unchanged.
+        """Return the functional with its data converted to a device and a precision.
 
         Parameters
         ----------
@@ -245,7 +246,7 @@ class Functional(ABC):
 
 
 class NonFiniteGradient(RunError):
-    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the step number to the message."""
 
 
 def require_finite(gradient: Tensor) -> Tensor:

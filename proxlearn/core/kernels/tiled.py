@@ -45,12 +45,12 @@ class Tiling:
 
 
 def fits_in_memory(num_bytes: int, device: torch.device) -> bool:
-    """Return whether matrices of this size may be kept in the memory of a device."""
+    """Return whether ``num_bytes`` bytes of matrices may be kept in the memory of a device."""
     return num_bytes <= ALWAYS_FITS or num_bytes <= free_memory(device) // SHARE
 
 
 def make_tiling(num_rows: int, num_columns: int, device: torch.device, kept_bytes: int) -> Tiling:
-    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in the memory."""
+    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in memory."""
     free = free_memory(device)
     entries = CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
     entries = min(entries, free // (SHARE * TEMPORARIES * 8))
@@ -94,7 +94,7 @@ class TiledLogKernel:
         return transport.log().to(log_rho.dtype)
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows of each tile and its part of log Gamma', which the caller must not change if it is kept."""
+        """Yield the row range and the entries of each tile of log Gamma'; the caller must not change a kept tile."""
         if self._kept:
             yield from zip(self.tiling, self._kept, strict=True)
             return
@@ -168,7 +168,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
         return result
 
     def _absorption(self, direction: int) -> Absorption | None:
-        """Return the absorption for the next product in a direction, or None if only the log domain is safe.
+        """Return the absorbed potential for the next product, or None if the log domain must be used instead.
 
         ``direction`` is the dimension that the product sums over: 1 for Gamma' z, 0 for Gamma'^T q'.
         """
@@ -197,7 +197,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
         return total.log().to(log_q.dtype) + absorption.result
 
     def _product_tiles(self, absorption: Absorption, direction: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows of each tile and its entries, whose sums over ``direction`` were 1 at the absorption."""
+        """Yield the row range and the entries of each tile; their sums over ``direction`` were 1 at the absorption."""
         if absorption.tiles:
             yield from zip(self.tiling, absorption.tiles, strict=True)
             return

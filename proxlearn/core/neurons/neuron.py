@@ -36,11 +36,11 @@ class Response(ABC):
 
     @abstractmethod
     def over_particles(self, weights: Tensor) -> Tensor:
-        """Return the product P^T @ weights: N x k -> n x k."""
+        """Return the product P^T @ weights, n x k, for weights of shape N x k."""
 
     @abstractmethod
     def over_samples(self, vectors: Tensor) -> Tensor:
-        """Return the product P @ vectors: n x k -> N x k."""
+        """Return the product P @ vectors, N x k, for vectors of shape n x k."""
 
     @abstractmethod
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
@@ -213,7 +213,7 @@ class AutodiffResponse(Response):
                 self.P = torch.cat([neuron.phi(theta[rows], samples) for rows in tiles])
 
     def _forward(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return the parameters of a tile and its part of P, which depends on them through the tape."""
+        """Return the parameters of a tile's particles and their rows of P, which the tape connects."""
         theta = self.theta[rows].detach().requires_grad_()
         with torch.enable_grad():
             return theta, self.neuron.phi(theta, self.samples)

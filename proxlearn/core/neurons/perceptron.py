@@ -143,5 +143,5 @@ class SeveralOutputsResponse(Response):
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """Return the products of each particle's row of T with each output's part of the vector, N x C."""
+        """Return T V^T, N x C, where V is the vector as a C x n matrix."""
         return self.T @ self._by_output(vector).T

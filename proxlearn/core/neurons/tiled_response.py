@@ -33,8 +33,8 @@ def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
 class TiledResponse(Response):
     """The response of any neuron in tiles of particles.
 
-    The responses of the first tiles are kept, as many as fit in their share of the free memory; the others are
-    evaluated again for every operation. The choice of the kept tiles does not affect the results.
+    The responses of the first tiles are kept, up to a share of the free memory; the others are evaluated again for
+    every operation. The choice of the kept tiles does not affect the results.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples, kept_bytes: int | None = None) -> None:
