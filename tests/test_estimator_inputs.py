@@ -72,7 +72,7 @@ def test_class_weights_are_sample_weights(weights: Any) -> None:
 
 def test_balanced_weights_need_all_rows() -> None:
     X, y = MOONS
-    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows"):
+    with pytest.raises(ValueError, match="class_weight='balanced' requires all rows"):
         ProxLearnClassifier(**QUICK, class_weight="balanced").partial_fit(X, y, classes=[0, 1])
 
 

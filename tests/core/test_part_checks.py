@@ -34,7 +34,7 @@ REDUCTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int, str]] = {
     "outputs": (
         lambda f, y: (f - y).abs(),
         3,
-        r"returned a tensor of the shape \(3, 6\) .* per sample, with .sum\(0\) over",
+        r"returned a tensor of the shape \(3, 6\) .* per sample, summed over the outputs with .sum\(0\)",
     ),
     "samples": (
         lambda f, y: (f - y).abs().sum(1),

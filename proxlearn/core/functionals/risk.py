@@ -290,7 +290,7 @@ class Risk(Functional):
         (torch.Size([40, 3]), torch.Size([40]))
         """
         if not isinstance(cloud, PointCloud):
-            raise InputError(f"cloud is of type {type(cloud).__name__}", "call predict(cloud, X) with a PointCloud")
+            raise InputError(f"cloud is of type {type(cloud).__name__}", "give a PointCloud as the first argument")
         if estimate not in ESTIMATES:
             raise InputError(f"unknown estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
         self.check_cloud(cloud)
