@@ -282,8 +282,8 @@ REFUSED = {
         {},
     ),
     "kernel=log does not support several ranks; use kernel=auto": ((2, "train", *SMALL, "kernel=log"), {}),
-    "ranks need the compiled engine, but compile=off is set; use device=cpu and compile=auto, or start the run"
-    " without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
+    "a run under torchrun or srun needs the compiled engine, but compile=off is set; use device=cpu and compile=auto"
+    ", or start the run without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
     "`proxlearn compare` cannot be divided among several ranks; start it without torchrun or srun": (
         (2, "compare"),
         {},

@@ -241,7 +241,7 @@ def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
     assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
     assert "steps=60 continues it" in capsys.readouterr().err
     assert main(["resume", str(tmp_path)]) == 0
-    assert "already finished at step 40. steps=60, as requested earlier," in capsys.readouterr().out
+    assert "already finished at step 40. To continue it, use steps=60, as requested earlier." in capsys.readouterr().out
     assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
     assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60
 
