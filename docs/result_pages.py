@@ -49,8 +49,9 @@ def conclusions(*names: str) -> str:
 def reproduction_page() -> str:
     """Return the page about the paper's experiments: conclusions, rules, differences."""
     text = repeat(ROOT / "docs" / "reproduction.md", offset=0)
-    title, _, rest = text.partition("\n")
-    return f"{title}\n\nThe results in short (each title is a link to the table):\n\n{conclusions(*PAPER_PAGES)}{rest}"
+    title, first, rest = text.split("\n\n", 2)
+    short = f"These are the conclusions, after links to the tables and curves:\n\n{conclusions(*PAPER_PAGES)}"
+    return f"{title}\n\n{first} {short}\n{rest}"
 
 
 def paper_tables_page() -> str:

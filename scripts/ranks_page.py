@@ -216,7 +216,7 @@ def memory_table(
     enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
     larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
     return f"""
-| WDBC, N = {N}, three steps from cloud_0 | one process, two threads | two ranks, one thread each |
+| WDBC, N = {N}, three steps from the initial cloud | one process, two threads | two ranks, one thread each |
 |---|---|---|
 {seconds}
 | peak memory, MB | {peak:.0f} | {ranks[0]:.0f} and {ranks[1]:.0f} ({times[0]:.2f} and {times[1]:.2f} times) |
