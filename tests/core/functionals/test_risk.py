@@ -222,7 +222,10 @@ NOT_FINITE: dict[str, tuple[Callable[[], pl.Functional], str]] = {
     "number": (lambda: functional_of(lambda t, r: 1.0), "`value` of Mine returned 1.0; return a scalar tensor"),
     "no rho": (lambda: functional_of(lambda t, r: t.square().sum()), "`value` of Mine does not depend on rho"),
     "no theta": (lambda: functional_of(lambda t, r: r @ r), "`value` of Mine does not depend on theta"),
-    "detached": (lambda: functional_of(lambda t, r: (r @ t).sum().detach()), "`value` of Mine does not depend on theta"),
+    "detached": (
+        lambda: functional_of(lambda t, r: (r @ t).sum().detach()),
+        "`value` of Mine does not depend on theta",
+    ),
     "error": (lambda: functional_of(lambda t, r: r @ t[5]), "Mine cannot be evaluated at the initial cloud"),
     "batched V": (lambda: pl.Energy(V=lambda t: t[:, 0] ** 2, p=2), r"V\(theta\) cannot be evaluated for one particle"),
     "float V": (lambda: pl.Energy(V=lambda t: 1.0, p=2), r"V\(theta\) cannot be evaluated .* return a scalar tensor"),
