@@ -1,9 +1,10 @@
-"""API pages of the site: every public name, in groups, documented by its docstring."""
+"""Pages of the site that show text from elsewhere: API pages from docstrings, and copies of Markdown files."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
 import types
 from pathlib import Path
 
@@ -11,23 +12,30 @@ from reference_pages import write_changed
 
 import proxlearn
 
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUTS = ROOT / "outputs"
+PAPER_PAGES = tuple(f"paper/{name}" for name in ("table1", "table2", "table3", "table4", "table5", "shd", "curves"))
 API_GROUPS = {
-    "estimators": ("Estimators", "Fit and predict, as in scikit-learn.", ("ProxLearnClassifier", "ProxLearnRegressor")),
+    "estimators": (
+        "Estimators",
+        "A classifier and a regressor with the interface of scikit-learn.",
+        ("ProxLearnClassifier", "ProxLearnRegressor"),
+    ),
     "recursion": (
         "The recursion",
-        "Functionals, clouds and steps, without files.",
+        "Functionals, clouds and steps, without a run folder.",
         ("Risk", "Energy", "Functional", "PointCloud", "Hyper", "Info", "init", "step", "iterate"),
     ),
     "runs": (
         "Runs",
-        "Train as on the command line, and open run folders.",
+        "Training with the settings of the command line, and access to run folders.",
         ("train", "load_run", "Run", "StepEvent"),
     ),
-    "losses": ("Losses", "The module `proxlearn.losses`.", ("losses",)),
-    "neurons": ("Neurons", "The module `proxlearn.neurons`.", ("neurons",)),
+    "losses": ("Losses", "Losses of a risk, from the module `proxlearn.losses`.", ("losses",)),
+    "neurons": ("Neurons", "Neurons and activations, from the module `proxlearn.neurons`.", ("neurons",)),
     "errors": (
         "Errors",
-        "Exceptions with a one-line message and a remedy.",
+        "Exceptions, whose message is one line that ends with a remedy.",
         ("ProxlearnError", "InputError", "RunError"),
     ),
 }
@@ -44,7 +52,10 @@ def write(folder: Path) -> None:
 def api_page() -> str:
     """Return the overview of the Python interface."""
     assert proxlearn.__doc__ is not None
-    parts = ["# Python API\n\n`import proxlearn as pl` makes these names available. torch is imported on first use.\n"]
+    parts = [
+        "# Python API\n\nThis page lists the public names of `proxlearn`. After `import proxlearn as pl`, they are "
+        "available under `pl`, for example as `pl.Risk`. torch is imported when it is needed for the first time.\n"
+    ]
     for name, (title, sentence, names) in API_GROUPS.items():
         parts.append(f"## [{title}](api_{name}.md)\n\n{sentence}\n\n{summary_table(public_objects(names))}")
     parts.append("`proxlearn.__version__` is the version of the package.\n")
@@ -109,3 +120,98 @@ def public_members(cls: type) -> list[str]:
     )
     names = (name for owner in owners for name, value in vars(owner).items() if isinstance(value, kinds))
     return list(dict.fromkeys(name for name in (*variables, *names) if not name.startswith("_")))
+
+
+WEIGHTS_TITLES = {
+    "weights": "Proximal, uniform and Fisher-Rao weights on seven datasets",
+    "verify/experiment": "A designed experiment",
+}
+"""Titles of sections that replace those of the files in outputs/."""
+RESULT_PAGES = {
+    **dict.fromkeys(PAPER_PAGES, "paper_tables"),
+    "weights": "weights",
+    "verify/experiment": "weights",
+    "paper/health": "weights",
+    "tuned": "tuned",
+    "losses": "tuned",
+}
+"""Pages below docs/results by the files in outputs/ that they show as sections."""
+PAGES = {
+    "CONTRIBUTING.md": "project/contributing.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "docs/reproduction.md": "results/reproduction.md",
+    "outputs/estimators.md": "results/estimators.md",
+    "outputs/verify/verify.md": "results/verify.md",
+    "outputs/compare/matched-light/compare.md": "results/comparison.md",
+    "outputs/compare/paper-paper/compare.md": "results/published_samplers.md",
+}
+"""Pages by the files of the repository that they show as a whole."""
+
+
+def title_of(path: Path) -> str:
+    """Return the title of a Markdown file."""
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def section_address(name: str) -> str:
+    """Return the address below docs/ of the section that shows a file in outputs/."""
+    title = WEIGHTS_TITLES.get(name) or title_of(OUTPUTS / f"{name}.md")
+    anchor = re.sub(r"[^\w\- ]", "", title.lower().replace(" ", "-"))
+    return f"results/{RESULT_PAGES[name]}.md#{anchor}"
+
+
+def page_address(path: Path) -> str | None:
+    """Return the address below docs/ of the page or section that shows a file, or None if no page shows it."""
+    if not path.is_relative_to(ROOT):
+        return None
+    name = path.relative_to(ROOT).as_posix()
+    if name in PAGES:
+        return PAGES[name]
+    if name.startswith("outputs/") and name.removeprefix("outputs/").removesuffix(".md") in RESULT_PAGES:
+        return section_address(name.removeprefix("outputs/").removesuffix(".md"))
+    return name.removeprefix("docs/") if name.startswith("docs/") and path.suffix == ".md" else None
+
+
+@functools.cache
+def mentioned_files() -> dict[str, str]:
+    """Return the addresses of pages by the names with which texts mention their files, such as `health.md`."""
+    files = [*PAGES, *(f"outputs/{name}.md" for name in RESULT_PAGES), "docs/ranks.md", "docs/project/dependencies.md"]
+    addresses = {name: address for name in files if (address := page_address(ROOT / name)) is not None}
+    # Earlier files take precedence: compare.md is the matched comparison.
+    short = {name.rpartition("/")[2]: address for name, address in reversed(addresses.items()) if "outputs/" in name}
+    return short | addresses
+
+
+LINK_OR_FILE = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)|`([^`]+)`|(?<![\w/.-])((?:[\w-]+/)*[\w-]+\.md)\b")
+"""A link or a picture, code, or the name of a Markdown file."""
+
+
+def repeat(path: Path, offset: int = 1, title: str | None = None) -> str:
+    """Return the text of a Markdown file as a section: headings ``offset`` levels lower, pictures found from docs/*/.
+
+    A link to another file of the repository becomes the link to its page, or plain text if it has none. The name of a
+    file that has a page becomes a link.
+    """
+    text = path.read_text(encoding="utf-8")
+    if title is not None:
+        text = re.sub(r"\A# .*", f"# {title}", text)
+
+    def link(match: re.Match[str]) -> str:
+        mark, words, target, code, name = match.groups()
+        if target is None:
+            address = mentioned_files().get(code or name)
+            return match[0] if address is None else f"[{match[0]}](../{address})"
+        file = (path.parent / target).resolve()
+        if mark:
+            return f"![{words}](../../{file.relative_to(ROOT)})"
+        address = page_address(file)
+        if address is not None:
+            return f"[{words}](../{address})"
+        return words if not target.startswith(("http", "#")) else match[0]
+
+    # Code blocks stay as they are.
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    for number in range(0, len(parts), 2):
+        part = re.sub(r"^(#+ )", "#" * offset + r"\1", parts[number], flags=re.MULTILINE)
+        parts[number] = LINK_OR_FILE.sub(link, part)
+    return "".join(parts).rstrip() + "\n"

@@ -103,7 +103,15 @@ def write_generated(app: Any) -> None:
         result_pages.copy_changed(path, HERE / "_static" / "mathjax" / path.relative_to(scripts))
 
 
+def keep_colon(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Insert an empty line before the docstring of an attribute; napoleon reads text before a colon as a type."""
+    if what in ("attribute", "property", "data") and lines and ":" in lines[0]:
+        lines.insert(0, "")
+
+
 def setup(app: Any) -> None:
     # Help texts are wrapped to the width of a page.
     os.environ["COLUMNS"] = "100"
     app.connect("config-inited", lambda app, config: write_generated(app))
+    # Before napoleon, which has the priority 500.
+    app.connect("autodoc-process-docstring", keep_colon, priority=400)

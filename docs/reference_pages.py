@@ -64,7 +64,11 @@ def help_text(name: str) -> str:
 
 def command_line_page() -> str:
     """Return the page of all commands with their help texts."""
-    parts = ["# Command line\n\nThis page shows what `proxlearn COMMAND --help` prints.\n"]
+    parts = [
+        "# Command line\n\nThis page shows the text that `proxlearn COMMAND --help` prints for each command. "
+        "[Config keys](config_keys.md) describes the settings of `proxlearn train`, and "
+        "[Exit codes and messages](exit_codes.md) lists the messages.\n"
+    ]
     rows = [(f"[`{name}`](#proxlearn-{name})", command.help) for name, command in cli.COMMANDS.items()]
     parts.append(table(("command", "what it does"), rows))
     parts.append(f"## All commands\n\n```text\n{cli.usage()}```\n")
@@ -147,8 +151,9 @@ def config_page() -> str:
         if name != "recipe"
     ]
     heading = (
-        "## Keys of the method\n\nTheir defaults depend on the recipe. With `recipe=tuned`, a key whose default is "
-        "null is chosen from the data.\n\n"
+        "## Keys of the method\n\nThe defaults of these keys depend on the recipe. With `recipe=tuned`, keys whose "
+        "default is null are [selected](../howto/hyperparameters.md#let-the-recipe-choose) on the training part. "
+        "[Readings of the paper](../theory/readings.md) explains the keys with the value `paper`.\n\n"
     )
     parts.append(heading + table(("key", "values", "recipe=paper", "recipe=tuned", "meaning"), rows))
 
@@ -192,12 +197,13 @@ def dataset_tables() -> str:
 CONFIG_INTRODUCTION = """\
 # Config keys
 
-This page lists every config key with its values, its default and its meaning. Choose one option of each group
-(`dataset=banana`), then set any key (`beta=0.1 dataset.scaling=standard`). `proxlearn train --cfg job` prints the
-composed config without training.
+This page lists every config key with its values, its default and its meaning. A command can choose an option of each
+group (`dataset=banana`) and set any key (`beta=0.1 dataset.scaling=standard`). `proxlearn train --cfg job` prints the
+composed config without training. The [glossary](../theory/glossary.md) explains the terms.
 
-The defaults of `dataset.*` are those that all datasets share; the config of a dataset can set others. Your own table
-(`dataset=csv`, `proxlearn fit`) has `train_fraction=0.7` and `scaling=standard`.
+The defaults of `dataset.*` in the table below are those that all datasets share; the config of a dataset can set other
+values. For [your own table](../tutorials/your_table.md) (`dataset=csv` or `proxlearn fit`), the defaults are
+`train_fraction=0.7` and `scaling=standard`.
 """
 
 
@@ -205,8 +211,11 @@ def metrics_page() -> str:
     """Return the page of all metrics."""
     parts = ["# Metrics\n"]
     parts.append(
-        "This page defines the columns of `metrics.csv`, which has one row per logged step. The column `step` comes "
-        "first; scores are named `<part>_<score>_<estimate>`, for example `test_accuracy_weighted`.\n"
+        "This page defines the columns of `metrics.csv` in the [run folder](run_folder.md). The file has one row per "
+        "logged step, and its first column is `step`. Columns with scores are named `<part>_<score>_<estimate>`, for "
+        "example `test_accuracy_weighted`. In the definitions, f is the output of the network, y is the target, and n "
+        "is the number of samples. [The proximal recursion](../theory/recursion.md) defines the symbols of the "
+        "proximal step.\n"
     )
 
     def rows(entries: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -233,7 +242,7 @@ def run_folder_page() -> str:
         (
             RUN_FOLDER_INTRODUCTION,
             "## Files\n\n" + table(("file", "content"), rows),
-            f"## Plots\n\nPlots exist as {endings}; `proxlearn plot FOLDER` draws them again.\n",
+            f"## Plots\n\nEach plot is stored as {endings}. `proxlearn plot FOLDER` draws the plots again.\n",
             table(("plot", "content"), plots),
             RUN_FOLDER_CHECKPOINTS,
         )
@@ -244,37 +253,44 @@ RUN_FOLDER_INTRODUCTION = """\
 # Run folder
 
 This page describes the files of a run. They are written to `outputs/<dataset>/<name>-<hash>/`, or to the folder that
-`hydra.run.dir=FOLDER` names. The hash covers every setting that affects the result, so the same command finds the same
-folder; a larger `steps` continues the run. A sweep writes its tables and plots to `outputs/sweeps/<keys>-<hash>/`.
-`proxlearn.load_run(FOLDER)` opens a run folder.
+`hydra.run.dir=FOLDER` names. The hash is computed from every setting that affects the result, except `steps`. The same
+command therefore finds the same folder, and a command with more steps continues the run (see
+[how to stop, resume and extend runs](../howto/resume.md)). In Python,
+[`proxlearn.load_run(FOLDER)`](api_runs.md) opens a run folder. A sweep writes its tables and plots to
+`outputs/sweeps/<keys>-<hash>/`.
 """
 RUN_FOLDER_CHECKPOINTS = """\
 ## Checkpoints
 
-`checkpoints/cloud-<step>.safetensors` holds `theta` (N x p), `rho` (N) and the state that an exact resume needs. It
-is written under a temporary name, synced and renamed, and contains a format version and a sha256 of the whole file. A
-checkpoint that is truncated, is damaged or belongs to another run is skipped with a warning that names it, and the
-previous one is used. A checkpoint is written every `checkpoint_every` steps; the newest `keep_checkpoints` of these are
-kept. Checkpoints at step 0 and at log-spaced steps (five per decade) are stored for films and always kept.
+The file `checkpoints/cloud-<step>.safetensors` contains `theta` (N x p), `rho` (N) and the state that is needed to
+resume the run exactly. It also contains a format version and a sha256 checksum of the whole file. The file is written
+under a temporary name, synced and renamed. A checkpoint that is truncated, is damaged or belongs to another run is
+skipped with a warning that names it, and the previous one is used.
 
-Configs and run folders hold values and no code: YAML is loaded safely, checkpoints are safetensors and JSON, and
-links inside a run folder are not followed.
+A checkpoint is written every `checkpoint_every` steps, and the newest `keep_checkpoints` of these are kept. Checkpoints
+at step 0 and at log-spaced steps (five per decade) are stored for films and are always kept.
+
+Configs and run folders contain values and no code: YAML is loaded with the safe loader, checkpoints are safetensors and
+JSON, and links inside a run folder are not followed.
 
 ## Sweep folder
 
 | file | content |
 | --- | --- |
-| `summary.csv`, `summary.md` | state, step, scores, seconds and error per job; mean and standard deviation over seeds |
-| `curves_*` | curves of the metrics by swept parameter: the mean (line) and the range (shaded) over seeds |
-| `final_*` | final scores over one swept parameter |
-| `heat_*` | final scores over two swept parameters |
-| `jobs/<n>.log` | output of each job |
+| `summary.csv`, `summary.md` | state, step, scores, seconds and error of each job; mean and deviation over the seeds |
+| `curves_*` | curves of the metrics for each value of a parameter: mean (line) and range (shaded) over the seeds |
+| `final_*` | final scores as functions of one swept parameter |
+| `heat_*` | final scores as functions of two swept parameters |
+| `jobs/<n>.log` | output of job n |
 """
 
 
 def exit_codes_page() -> str:
     """Return the page of exit codes and of all error messages."""
-    parts = ["# Exit codes and messages\n\nThis page lists the exit codes of the commands and their error messages.\n"]
+    parts = [
+        "# Exit codes and messages\n\nThis page lists the exit codes of the commands and their error messages. "
+        "[Questions and troubleshooting](../project/faq.md) explains the messages that users meet most often.\n"
+    ]
     parts.append(table(("exit code", "meaning"), [(f"`{code}`", text) for code, text in EXIT_CODES.items()]))
     parts.append(MESSAGES_INTRODUCTION)
     for title, folders in MESSAGE_GROUPS.items():
@@ -284,8 +300,8 @@ def exit_codes_page() -> str:
 
 
 MESSAGES_INTRODUCTION = """\
-An error is one line on standard error: the problem, a semicolon, and the remedy. In the tables, `...` stands for a
-name, a value or a file.
+An error is one line on standard error: the problem, a semicolon, and the remedy. In the tables below, `...` stands for
+a name, a value, a file or another text that depends on the command.
 """
 MESSAGE_GROUPS = {
     "Commands and configs": ("cli.py", "commands", "config", "validators.py", "core/registry.py", "files"),

@@ -8,14 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from api_pages import OUTPUTS, PAPER_PAGES, ROOT, WEIGHTS_TITLES, repeat, section_address, title_of
 from reference_pages import table, write_changed
 
 from proxlearn.compare.spec import CELLS
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.views.bench_views import duration, whole_table
-
-ROOT = Path(__file__).resolve().parents[1]
-OUTPUTS = ROOT / "outputs"
 
 
 def write(folder: Path) -> None:
@@ -33,37 +31,6 @@ def copy_changed(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def repeat(path: Path, offset: int = 1, title: str | None = None) -> str:
-    """Return the text of a Markdown file as a section: headings ``offset`` levels lower, pictures found from docs/*/.
-
-    A link to another file of the repository becomes the link to its page, or plain text if it has none.
-    """
-    text = path.read_text(encoding="utf-8")
-    if title is not None:
-        text = re.sub(r"\A# .*", f"# {title}", text)
-
-    def link(match: re.Match[str]) -> str:
-        mark, words, target = match.groups()
-        file = (path.parent / target).resolve()
-        if mark:
-            return f"![{words}](../../{file.relative_to(ROOT)})"
-        if file in PAGES:
-            return f"[{words}](../{PAGES[file]})"
-        return words if not target.startswith(("http", "#")) else match[0]
-
-    # Code blocks stay as they are.
-    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
-    for number in range(0, len(parts), 2):
-        part = re.sub(r"^(#+ )", "#" * offset + r"\1", parts[number], flags=re.MULTILINE)
-        parts[number] = re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, part)
-    return "".join(parts).rstrip() + "\n"
-
-
-def title_of(path: Path) -> str:
-    """Return the title of a page in outputs/."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-
-
 def conclusion(path: Path) -> str:
     """Return the first paragraph of a page in outputs/, which states its result, and whether results are missing."""
     first, second = path.read_text(encoding="utf-8").split("\n\n")[1:3]
@@ -71,41 +38,38 @@ def conclusion(path: Path) -> str:
 
 
 def conclusions(*names: str) -> str:
-    """Return the titles and the first paragraphs of pages in outputs/ as a list."""
-    paths = (OUTPUTS / f"{name}.md" for name in names)
-    return "".join(f"- **{title_of(path)}**: {conclusion(path)}\n" for path in paths)
-
-
-PAPER_PAGES = tuple(f"paper/{name}" for name in ("table1", "table2", "table3", "table4", "table5", "shd", "curves"))
+    """Return the first paragraphs of pages in outputs/ as a list, after links to the sections that show the pages."""
+    paths = {name: OUTPUTS / f"{name}.md" for name in names}
+    return "".join(
+        f"- [{WEIGHTS_TITLES.get(name) or title_of(path)}](../{section_address(name)}): {conclusion(path)}\n"
+        for name, path in paths.items()
+    )
 
 
 def reproduction_page() -> str:
     """Return the page about the paper's experiments: conclusions, rules, differences."""
     text = repeat(ROOT / "docs" / "reproduction.md", offset=0)
-    title, _, rest = text.partition("\n")
-    return f"{title}\n\n{conclusions(*PAPER_PAGES)}\nThe tables are on [their own page](paper_tables.md).\n{rest}"
+    title, first, rest = text.split("\n\n", 2)
+    short = f"These are the conclusions, after links to the tables and curves:\n\n{conclusions(*PAPER_PAGES)}"
+    return f"{title}\n\n{first} {short}\n{rest}"
 
 
 def paper_tables_page() -> str:
     """Return the page of the paper's tables and figures, ours next to the printed values."""
-    parts = ["# The paper's tables and figures\n", conclusions(*PAPER_PAGES)]
+    parts = ["# The paper's tables and figures\n", PAPER_TABLES_NOTES, conclusions(*PAPER_PAGES)]
     for name in PAPER_PAGES:
         parts.append(repeat(OUTPUTS / f"{name}.md"))
     parts.append("## Figures\n")
     for number in (2, 3, 4, 5):
-        parts.append(f"![Figure {number}, ours](../../outputs/paper/fig{number}.png)\n")
+        parts.append(f"![Figure {number} of the paper, from our runs](../../outputs/paper/fig{number}.png)\n")
     return "\n".join(parts)
 
 
 def weights_page() -> str:
     """Return the page on whether weights lower a risk."""
-    parts = ["# Do the weights help?\n", conclusions("weights", "verify/experiment", "paper/health")]
-    parts.append("The page [What the weights are](verify.md) explains which quantity the weights estimate.\n")
-    parts += [
-        repeat(OUTPUTS / "weights.md", title="Proximal, uniform and Fisher-Rao weights on seven datasets"),
-        repeat(OUTPUTS / "verify" / "experiment.md", title="A designed experiment"),
-        repeat(OUTPUTS / "paper" / "health.md"),
-    ]
+    names = ("weights", "verify/experiment", "paper/health")
+    parts = ["# Do the weights help?\n", WEIGHTS_NOTES, conclusions(*names)]
+    parts += [repeat(OUTPUTS / f"{name}.md", title=WEIGHTS_TITLES.get(name)) for name in names]
     return "\n".join(parts)
 
 
@@ -121,15 +85,14 @@ def estimators_page() -> str:
 
 def tuned_page() -> str:
     """Return the page about recipe=tuned and the losses."""
-    parts = ["# Recommended settings and losses\n", conclusions("tuned", "losses")]
+    parts = ["# Recommended settings and losses\n", TUNED_NOTES, conclusions("tuned", "losses")]
     parts += [repeat(OUTPUTS / f"{name}.md") for name in ("tuned", "losses")]
     return "\n".join(parts)
 
 
 def comparison_page() -> str:
     """Return the page about other methods on the same splits."""
-    parts = ["# Comparison with other methods\n", conclusion(OUTPUTS / "compare/matched-light/compare.md") + "\n"]
-    parts.append(COMPARISON_NOTES)
+    parts = ["# Comparison with other methods\n", COMPARISON_NOTES]
     parts.append(repeat(OUTPUTS / "compare" / "matched-light" / "compare.md", title="Matched protocol, light presets"))
     return "\n".join(parts)
 
@@ -137,19 +100,39 @@ def comparison_page() -> str:
 def published_samplers_page() -> str:
     """Return the page about the samplers with their published settings."""
     paper = OUTPUTS / "compare" / "paper-paper" / "compare.md"
-    parts = ["# The samplers with their published settings\n", conclusion(paper) + "\n", published_samplers_text()]
+    parts = ["# The samplers with their published settings\n", published_samplers_text()]
     parts.append(repeat(paper, title="Paper protocol, paper presets"))
     return "\n".join(parts)
 
 
+PAPER_TABLES_NOTES = """\
+This page shows our values of every table of the paper next to the printed ones, and our versions of its figures.
+[The paper reproduced](reproduction.md) explains the rules and the differences. The files that the notes mention are in
+`outputs/paper/` of the repository. The conclusions are:
+"""
+WEIGHTS_NOTES = """\
+This page compares the results of proximal weights with those of other weight updates. The page
+[What the weights are](verify.md) shows which quantity the weights estimate. The files that the notes mention are in
+`outputs/` of the repository. The conclusions are:
+"""
+TUNED_NOTES = """\
+This page shows the results of the settings that `recipe=tuned` selects, and compares the quadratic loss with the losses
+that `recipe=tuned` uses for classes. The files that the notes mention are in `outputs/` of the repository. The
+conclusions are:
+"""
 COMPARISON_NOTES = """\
-`make compare` computes these tables, with the same five random splits for every method. There are two blocks, because
-the methods solve two problems. The networks (block A) have two layers and 500 tanh neurons. The samplers (block B) draw
-from the posterior of a *linear* Bayesian logistic regression without a bias. Both blocks end with reference methods.
-Each cell (method, dataset, split) runs in a separate process, and its result is stored in
-`outputs/compare/cells.jsonl` with the settings that affect it. If you repeat the command, it computes only the cells
-that are missing, have failed or have other settings. `--protocol paper` repeats the paper's own comparison; see
-[the published settings](published_samplers.md).
+This page compares `proxlearn` with other methods on the same five random splits of each dataset. There are two blocks,
+because the methods solve two different problems. The networks (block A) have two layers and 500 tanh neurons. The
+samplers (block B) draw from the posterior of a *linear* Bayesian logistic regression without a bias. The tables of both
+blocks end with the same reference methods.
+
+The protocol is *matched*: all methods use the same splits and standardised features. The preset is *light*: the
+samplers use settings with which a fit takes seconds. [Another page](published_samplers.md) shows the samplers with
+their published settings.
+
+`make compare` computes these tables. Each *cell* (method, dataset, split) is computed in a separate process, and its
+result is stored in `outputs/compare/cells.jsonl` together with the settings that affect it. If you repeat the command,
+it computes only the cells that are missing, have failed or have other settings.
 """
 
 
@@ -178,20 +161,24 @@ def published_samplers_text() -> str:
     ]
     twonorm = {method: functionals(method, "twonorm")[0] for method in ("jko_icnn", "swgf", "langevin")}
     return f"""\
-JKO-ICNN runs here as in its authors' code: the particles start from the prior, each step starts from a network that is
-pretrained to be the identity, and rows with a likelihood below 1e-5 are ignored. From this start, the published number
-of steps does not reach the posterior. The functional that JKO-ICNN minimises (defined in the notes below) is stored in
-`notes.ledger` of the cells. Its value for unadjusted Langevin, computed with the entropy of a Gaussian, is a lower
-bound. JKO-ICNN ends at {min(jko):.0f} to {max(jko):.0f} on the five splits
-of diabetes, where the bound is {min(langevin):.0f} to {max(langevin):.0f}, and at {twonorm["jko_icnn"]:.0f} on twonorm
-(bound: {twonorm["langevin"]:.0f}). The final clouds are too wide, but on diabetes this does not lower their
-log-likelihood. On banana, the functional ends {min(gaps):.1f} to {max(gaps):.1f} above the bound. The preset `light`,
-which starts from N(0, I), reaches the posterior on these three datasets. SWGF reaches it on banana and diabetes, but
-not on twonorm ({twonorm["swgf"]:.0f}).
+This page repeats the paper's own comparison: the samplers have the settings that their authors published, and their
+data are scaled as in their papers. [Comparison with other methods](comparison.md) explains the two blocks of tables.
 
-The published accuracies belong to one split per dataset. For diabetes, the authors' code defines this split, and
-`--splits 5 authors` adds it to the random splits. The seconds overstate the cost, because the cells shared the machine
-with other work.
+JKO-ICNN is computed here as in the code of its authors: the particles start from the prior, the network of each step is
+first trained to be the identity, and rows with a likelihood below 1e-5 are ignored. With this start, the published
+number of steps does not reach the posterior. This can be seen from the functional that JKO-ICNN minimises, which is
+defined in the first notes below. Its value for unadjusted Langevin, computed with the entropy of a normal distribution,
+is a lower bound. On the five splits of diabetes, JKO-ICNN ends at {min(jko):.0f} to {max(jko):.0f}, where the bound is
+{min(langevin):.0f} to {max(langevin):.0f}. On twonorm, it ends at {twonorm["jko_icnn"]:.0f} (bound:
+{twonorm["langevin"]:.0f}). The particles are then too far apart, but on diabetes this does not lower the
+log-likelihood. On banana, the functional ends {min(gaps):.1f} to {max(gaps):.1f} above the bound. With the preset
+`light`, the particles start from N(0, I), and JKO-ICNN reaches the posterior on these three datasets. With the
+published settings, SWGF reaches it on banana and diabetes, but not on twonorm ({twonorm["swgf"]:.0f}). The values of
+the functional are stored in `notes.ledger` of the cells in `outputs/compare/cells.jsonl`.
+
+Each published accuracy belongs to a single split of the dataset. For diabetes, the code of the authors defines this
+split, and `--splits 5 authors` adds it to the random splits. The seconds overstate the cost, because the cells shared
+the machine with other processes.
 """
 
 
@@ -204,7 +191,7 @@ def speed_page() -> str:
     machine = results["machine"]
     rows, notes = split_table(whole_table(results))
     short = (
-        f"An experiment of the paper takes {duration(fastest['seconds'])} ({fastest['dataset']}) to "
+        f"The experiments of the paper take {duration(fastest['seconds'])} ({fastest['dataset']}) to "
         f"{duration(slowest['seconds'])} ({slowest['dataset']}) on {machine['cores']} cores of a shared virtual "
         f"machine (proxlearn {machine['proxlearn']}, torch {machine['torch']}). The compiled engine is "
         f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as a literal implementation of the paper's algorithms."
@@ -226,34 +213,37 @@ SPEED_NOTES = """\
 
 | command | what it measures |
 | --- | --- |
-| `proxlearn bench` | `--whole` and `--special`; `--quick` takes about two minutes |
+| `proxlearn bench` | the same as `--whole --special`; with `--quick`, it takes about two minutes |
 | `proxlearn bench --whole --dataset wdbc sine` | the paper's experiments as a whole, here on two datasets |
-| `proxlearn bench --special` | special cases: spread clouds, other losses and neurons, the start of a command |
+| `proxlearn bench --special` | special cases: particles far apart, other losses and neurons, the startup of a command |
 | `proxlearn bench --growth` | one step from the initial cloud for N = 1000 to 20000 (with `--large`, up to 100000) |
 | `proxlearn bench --company` | commands while other processes use the cores |
 
-Results are printed as tables and stored in bench.json with plots next to it (`-o FILE` selects another file). The
-command warns if the machine is busy. Compare only timings that were interleaved.
+The results are printed as tables and stored in `bench.json`, and plots are written next to this file (`-o FILE` selects
+another file). The command warns if the machine is busy. Compare only timings that were interleaved, that is, measured
+in turn in one process.
 
 ## The engine
 
 `compile=auto` uses the compiled engine on the CPU and the plain torch engine on other devices; `on` requires the
-compiled engine, and `off` selects plain torch. For neurons without compiled passes, the compiled engine computes the
-drift in plain torch. The first run compiles some functions and stores them in
-your cache folder. No C compiler is needed. A run keeps the engine that it started with: `engine` in `status.json` is
-`fused` for the compiled engine and `eager` for plain torch.
+compiled engine, and `off` selects the plain torch engine. For neurons without compiled passes, the compiled engine
+computes the drift in plain torch. The first run compiles some functions and stores them in your cache folder. No C
+compiler is needed. A run keeps the engine with which it started. In [`status.json`](../reference/run_folder.md), the
+value of `engine` is `fused` for the compiled engine and `eager` for the plain torch engine.
 
-Results of the compiled engine do not depend on the number of threads: each pass runs over blocks of particles that
-depend only on N, the results of the blocks are added in a fixed order, and the noise comes from a counter-based
-generator. Weights, potentials and the sums over the kernel are in float64, in float32 runs as well.
+The results of the compiled engine do not depend on the number of threads: each pass is divided into blocks of particles
+that depend only on N, the results of the blocks are added in a fixed order, and the noise comes from a counter-based
+random number generator. The weights, log z, log q and the sums over the kernel are in float64, in float32 runs as well.
+[The fast kernels](../theory/kernels.md) describes the shortcuts of the engine.
 
 ## Memory
 
 The compiled engine stores the kernel of up to 8192 particles as a matrix, which takes at most 512 MB in float64. For
 more particles, it stores the tiles that fit into a quarter of the free memory and recomputes the others in every round,
-with the same result. `device=cuda` and `compile=off` use the plain torch engine, which computes the log kernel of more
-than 4096 particles in tiles. The environment variable `PROXLEARN_MEMORY`, for example `2GiB`, limits the memory that
-counts as free; the limit of a container is respected without it.
+with the same result. `device=cuda` and `compile=off` use the plain torch engine, which computes the kernel of more than
+4096 particles in tiles, in the log domain. The environment variable `PROXLEARN_MEMORY`, for example `2GiB`, limits the
+memory that counts as free. The memory limit of a container is respected automatically. See
+[Large clouds](../howto/large_clouds.md).
 """
 
 
@@ -333,15 +323,6 @@ def lower_first(text: str) -> str:
 
 
 PAPER_RESULTS = {f"Table {n}": f"table{n}" for n in range(1, 6)} | {"SHD": "shd", "Figures 2 and 3": "curves"}
-PAGES = {
-    ROOT / "CONTRIBUTING.md": "project/contributing.md",
-    ROOT / "CHANGELOG.md": "project/changelog.md",
-    ROOT / "docs" / "reproduction.md": "results/reproduction.md",
-    ROOT / "docs" / "search_comparison.md": "search_comparison.md",
-    ROOT / "docs" / "ranks.md": "ranks.md",
-}
-"""Files of the repository that have a page."""
-
 if __name__ == "__main__":
     # After new results: write the table of README.md again.
     readme = ROOT / "README.md"

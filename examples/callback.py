@@ -1,4 +1,4 @@
-"""A callback records the Wasserstein length of each step, and stops the run when the path is long enough."""
+"""Record the Wasserstein length of each step with a callback, which stops the run when the path is long enough."""
 
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist

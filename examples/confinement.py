@@ -1,14 +1,14 @@
-"""Confinement with noise leads to a stationary state: a coordinate without data is an Ornstein-Uhlenbeck process."""
+"""Compare the stationary variance of a coordinate on which no data act, an Ornstein-Uhlenbeck process, with theory."""
 
 import torch
 
 import proxlearn as pl
 
-# With y = 0 and x = 0, the data do not act on w, which is then normally distributed with variance 1 / (beta lambda).
+# With x = 0 and y = 0, the data do not act on w, whose stationary distribution is normal: variance 1 / (beta lambda).
 beta, strength = 2.0, 0.5
 risk = pl.Risk(torch.zeros(1, 1), torch.zeros(1), confinement={"a": 1.0, "b": 1.0, "w": strength})
 hyper = pl.Hyper(beta=beta, h=0.05, epsilon=0.1, weights="uniform", drift="first_variation")
 cloud = pl.init(risk, N=4000, scale=3.0, seed=0)
 variances = [float(cloud.theta[:, 2].var()) for cloud, info in pl.iterate(risk, cloud, hyper, steps=600)]
 variance = sum(variances[300:]) / 300
-print(f"variance of w: {variance:.3f}, in theory {1 / (beta * strength):.3f}")
+print(f"variance of w: {variance:.3f}, in theory: {1 / (beta * strength):.3f}")

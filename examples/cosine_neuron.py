@@ -1,4 +1,4 @@
-"""A user-defined neuron, given by a function of one particle and one sample; its gradient is computed automatically."""
+"""Define a neuron by a function of one particle and one sample; the gradient is computed automatically."""
 
 import torch
 
@@ -15,4 +15,4 @@ risk = pl.Risk(x[:, None], torch.cos(9 * x), neuron)
 cloud = pl.init(risk, N=200, scale=6.0, seed=0)
 for cloud, info in pl.iterate(risk, cloud, pl.Hyper(beta=1e5, h=0.3, epsilon=0.1, drift="first_variation"), steps=300):
     pass
-print(f"risk {float(risk.value(cloud.theta, cloud.rho)):.4f}")
+print(f"risk: {float(risk.value(cloud.theta, cloud.rho)):.4f}")

@@ -1,4 +1,4 @@
-"""Ten classes of handwritten digits with the cross-entropy loss; y holds the labels 0 .. 9."""
+"""Classify handwritten digits with the cross-entropy loss; y holds the labels 0 to 9."""
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -12,4 +12,4 @@ hyper = pl.Hyper(beta=1e6, h=2.0, epsilon=1.0, weights="uniform")
 for cloud, info in pl.iterate(risk, pl.init(risk, N=200, scale=2.0), hyper, steps=300):
     pass
 predicted = risk.predict(cloud, X_test).argmax(dim=1)
-print(f"test accuracy {float((predicted.numpy() == y_test).mean()):.3f}")
+print(f"test accuracy: {float((predicted.numpy() == y_test).mean()):.3f}")

@@ -1,4 +1,4 @@
-"""Train a cloud on your own arrays and use every iterate, here to record the risk."""
+"""Train a cloud on your own arrays, and record the risk of every iterate."""
 
 import numpy as np
 

@@ -74,7 +74,7 @@ _MODULES = {
     "proxlearn.run.observers": ("StepEvent",),
     "proxlearn.runs": ("Run", "load_run", "train"),
 }
-"""The public names of each module, which is imported on first use, because torch and scikit-learn import slowly."""
+"""The public names by module; a module is imported on first use, because torch and scikit-learn take long to import."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -27,7 +27,7 @@ from proxlearn.terminal.streams import OutputClosed, OutputError, notice, open_s
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its module, whose function ``main(args)`` returns an exit code, and its line in the help."""
+    """A command of ``proxlearn``: the module that defines its function ``main(args)``, and its line in the help."""
 
     module: str
     help: str
@@ -48,7 +48,9 @@ COMMANDS = {
         "proxlearn.commands.status", "list runs and sweeps: progress, time left, risk, state", prints=True
     ),
     "predict": Command(
-        "proxlearn.commands.predict", "predict new rows, with probabilities and standard errors", prints=True
+        "proxlearn.commands.predict",
+        "predict the targets of new rows, with probabilities and standard errors",
+        prints=True,
     ),
     "evaluate": Command(
         "proxlearn.commands.evaluate", "compute accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
@@ -64,9 +66,9 @@ COMMANDS = {
     "paper": Command(
         "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or start the missing runs"
     ),
-    "plot": Command("proxlearn.commands.plot", "redraw the tables and plots of runs and sweeps"),
+    "plot": Command("proxlearn.commands.plot", "create the tables and plots of runs and sweeps again"),
     "report": Command(
-        "proxlearn.commands.report", "write an HTML page about runs and sweeps: curves, weights, the cloud"
+        "proxlearn.commands.report", "write an HTML page about runs and sweeps: curves, weights and the cloud"
     ),
     "film": Command("proxlearn.commands.film", "animate the cloud as a GIF or an MP4"),
 }
@@ -89,9 +91,9 @@ examples:
   proxlearn status --watch                                         follow the progress
   proxlearn resume outputs/wdbc/NAME --steps 5000                  continue or extend a run
   proxlearn fit my.csv --target label -o result                    train on your own table
-  proxlearn predict result --data new.csv -o out.csv               predict new rows
+  proxlearn predict result --data new.csv -o out.csv               predict the targets of new rows
   proxlearn data                                                   list the datasets
-  proxlearn plot outputs/wdbc/*                                    redraw the tables and plots
+  proxlearn plot outputs/wdbc/*                                    create the tables and plots again
   proxlearn report outputs/wdbc/NAME                               write a self-contained HTML page
   proxlearn film outputs/banana/NAME -o film.mp4                   animate the cloud
 
@@ -103,7 +105,7 @@ def usage() -> str:
     """Return the text of ``proxlearn --help``."""
     lines = ["usage: proxlearn COMMAND ...", "", "Proximal mean field learning.", "", "commands:"]
     lines += [f"  {name:<9}{command.help}" for name, command in COMMANDS.items()]
-    lines += ["", "options:", "  -h, --help     print this page", "  --version      print the version", ""]
+    lines += ["", "options:", "  -h, --help     print this help", "  --version      print the version", ""]
     return "\n".join(lines) + "\n" + EXAMPLES
 
 
@@ -119,7 +121,7 @@ def run(name: str, args: list[str]) -> int:
         notice(str(error))
         return error.exit_code
     except OutputClosed:
-        # `proxlearn data | head` closes the pipe early; this is not an error.
+        # In `proxlearn data | head`, `head` closes the pipe early, which is not an error.
         return 0
     except (OSError, MemoryError) as error:
         notice(str(system_failure(error)))
@@ -133,8 +135,8 @@ def run(name: str, args: list[str]) -> int:
     except KeyboardInterrupt:
         # The training loop handles signals itself; this one arrived before or after the loop.
         overwrites = "overwrite=true" in map(str.lower, args)
-        remedy = "starts again; without overwrite=true, it continues" if overwrites else "continues"
-        notice(f"interrupted; the same command {remedy}")
+        remedy = "start again, or leave out overwrite=true to continue" if overwrites else "continue"
+        notice(f"interrupted; repeat the same command to {remedy}")
         return 130
 
 
@@ -142,13 +144,11 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
     """Run one command as one of several processes that torchrun or srun has started."""
     if name not in ON_RANKS:
         if launch.rank == 0:
-            notice(
-                f"`proxlearn {name}` runs in one process, not on {launch.size} ranks; start it without torchrun or srun"
-            )
+            notice(f"`proxlearn {name}` cannot be divided among several ranks; start it without torchrun or srun")
         return InputError.exit_code
-    # The ranks on one machine share its memory, so each of them returns what it no longer uses.
+    # The ranks on one machine share its memory, so each rank returns the memory that it no longer uses.
     return_freed_arrays()
-    # Imported here, because torch takes seconds to import.
+    # This import is here because it imports torch, which takes seconds.
     from proxlearn.distributed.world import World
 
     world = World(launch, read_timeout())
@@ -212,7 +212,10 @@ default and 8.4 s with this limit, whereas one run alone took 5.6 s. With the li
 
 
 def limit_spinning() -> None:
-    """Make idle OpenMP threads sleep soon, unless the user has configured them; call this before importing torch."""
+    """Make idle OpenMP threads sleep after a few microseconds, unless the user has set how long they spin.
+
+    This function must be called before torch is imported.
+    """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 

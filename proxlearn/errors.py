@@ -111,7 +111,7 @@ class RunError(ProxlearnError):
 
 
 class StoppedBySignal(ProxlearnError):
-    """Raised if a signal stops a session outside its training loop; the exit code is 128 plus the signal number."""
+    """Raised if a signal stops a run outside its training loop; the exit code is 128 plus the signal number."""
 
     def __init__(self, signal: int, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
@@ -119,7 +119,7 @@ class StoppedBySignal(ProxlearnError):
 
 
 def system_failure(error: BaseException) -> RunError:
-    """Return the RunError that reports an OSError or a lack of memory."""
+    """Return the RunError that reports an OSError or, for any other exception, a lack of memory."""
     if not isinstance(error, OSError):
         return RunError(
             "not enough memory on this machine", "choose a smaller N or fewer rows, or use a machine with more memory"

@@ -1,6 +1,6 @@
-"""The scikit-learn classifier, which is trained in the same way as by `proxlearn train recipe=tuned`.
+"""The scikit-learn classifier, which trains in the same way as `proxlearn train recipe=tuned`.
 
-Features and real targets are standardised with the statistics of the fitted rows; the cloud, its neuron and these
+Features and real targets are standardised with the statistics of the training rows; the cloud, its neuron and these
 scalings form a ``Model``, which predicts in the same way as `proxlearn predict`.
 """
 
@@ -39,7 +39,7 @@ CLASS_WEIGHT = """\
 
 
 def _with_class_weight(init: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared parameters to the signature of a constructor, because scikit-learn reads them there."""
+    """Add the shared parameters to a constructor's signature, from which scikit-learn reads the parameter names."""
     shared = inspect.signature(ProxLearn.__init__).parameters
     own = [parameter for name, parameter in inspect.signature(init).parameters.items() if name == "class_weight"]
     init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
@@ -75,11 +75,12 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on these rows, or continue the last fit if ``warm_start`` is set.
+        """Fit the classifier, or continue the last fit if ``warm_start`` is set.
 
         Parameters
         ----------
         X : array-like of shape (n, features)
+            Features.
         y : array-like of shape (n,)
             Labels.
         sample_weight : array-like of shape (n,), default=None
@@ -95,21 +96,23 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS, sample_weight: Any = None
     ) -> Self:
-        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
+        """Train for ``steps`` steps on one chunk of a dataset.
 
-        The first piece determines the scalings and the values of parameters that are None.
+        The first chunk determines the scalings and the values of parameters that are None. Later calls continue the fit
+        on other chunks.
 
         Parameters
         ----------
         X : array-like of shape (n, features)
+            Features.
         y : array-like of shape (n,)
             Labels.
         classes : array-like, default=None
-            All labels, including those that occur only in later pieces. By default, the labels of the first piece.
+            All labels, including those that occur only in later chunks. By default, the labels of the first chunk.
         steps : int, default=10
-            Number of recursions.
+            Number of steps.
         sample_weight : array-like of shape (n,), default=None
-            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
+            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a chunk depends on ``steps``.
 
         Returns
         -------
@@ -154,12 +157,13 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         )
 
     def _with_class_weights(self, sample_weight: Any, X: Any, y: np.ndarray, classes: Any) -> Any:
-        """Return the sample weights multiplied by the class weights, or None if neither kind of weight is given."""
+        """Return the sample weights multiplied by the class weights, or None if both are None."""
         if self.class_weight is None:
             return sample_weight
         if self.class_weight == "balanced" and classes is not None:
             raise ValueError(
-                "class_weight='balanced' needs all rows, which partial_fit does not have; give a dictionary of weights"
+                "class_weight='balanced' requires all rows at once, so partial_fit does not support it; give a "
+                "dictionary of weights"
             )
         by_class = compute_sample_weight(self.class_weight, y)
         if sample_weight is None:
@@ -167,22 +171,22 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return by_class * _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _class_indices(self, rows: WeightedRows, classes: Any, continues: bool) -> np.ndarray:
-        """Set ``classes_`` in a new fit; return the index of each row's class."""
+        """Return the index of each row's class; set ``classes_`` if the fit is new."""
         y = rows.y
         if not continues:
             self.classes_ = np.unique(y if classes is None else classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             given = list(np.unique(classes))[:20]
-            raise ValueError(f"classes={given}, but the continued fit has the classes {list(self.classes_)[:20]}")
+            problem = f"classes={given}, but the continued fit has the classes {list(self.classes_)[:20]}"
+            raise ValueError(f"{problem}; give the same classes")
         indices = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[indices] != y).any():
             unknown = y[self.classes_[indices] != y][0]
-            raise ValueError(
-                f"y holds the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
-            )
+            problem = f"y holds the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
+            raise ValueError(f"{problem}; remove its rows, or start a new fit with all classes")
         if len(self.classes_) < 2:
             where = "y holds" if rows.complete else "the rows of positive weight hold"
-            raise ValueError(f"{where} only one class, {self.classes_[0]!r}; a classifier needs at least two")
+            raise ValueError(f"{where} only one class, {self.classes_[0]!r}; give rows of at least two classes")
         return indices
 
     def predict(self, X: Any) -> np.ndarray:
@@ -191,14 +195,14 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
         ndarray of shape (n,)
             Labels.
         """
-        # The prediction comes first, because it raises NotFittedError: classes_ does not exist before a fit.
+        # Before a fit, classes_ does not exist, and _predict raises NotFittedError.
         indices = self._predict(X).predicted
         labels: np.ndarray = self.classes_[indices]
         return labels
@@ -212,7 +216,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
@@ -234,7 +238,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
@@ -248,7 +252,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
@@ -269,7 +273,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------

@@ -29,6 +29,7 @@ from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_
 from proxlearn.memory import device_memory
 from proxlearn.portability import usable_threads
 from proxlearn.predict.model import Model, Prediction
+from proxlearn.printable_text import counted
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.fit import FitInterrupted, FitState, fit
 from proxlearn.training.settings import Settings
@@ -50,7 +51,7 @@ class WeightedRows:
     """Whether every row has a positive weight."""
 
     def scaled(self, values: np.ndarray, scaler: Scaler, names: Sequence[str], limit: float) -> torch.Tensor:
-        """Return the scaled columns; raise an error that names a column if its scaled magnitude exceeds ``limit``."""
+        """Return the scaled columns; raise ValueError, naming the column, if a scaled magnitude exceeds ``limit``."""
         with value_errors(), np.errstate(over="ignore", invalid="ignore"):
             check_scaler(scaler, names)
             scaled = scaler(values)
@@ -94,15 +95,15 @@ def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedR
 
 
 class ProxLearn(EstimatorParameters):
-    """A cloud of weighted particles, one neuron each, trained by proximal mean field learning."""
+    """Base class of the estimators: a cloud of weighted particles, trained by proximal mean field learning."""
 
     _fitted: FitState
     _model: Model
     _seed: int
     _interrupted: str
-    """The part of the last fit that was interrupted, "selection" or "recursions"; empty if the fit is complete."""
+    """The phase in which the last fit was interrupted, "selection" or "recursions"; empty if the fit is complete."""
     _selection: Selection | None
-    """The selection of this fit; None if nothing was selected or an earlier fit was continued."""
+    """The result of the selection; None if nothing was selected or an earlier fit was continued."""
     settings_: dict[str, Any]
     selection_: list[dict[str, Any]]
     selection_end_: str | None
@@ -121,18 +122,18 @@ class ProxLearn(EstimatorParameters):
 
     @property
     def history_(self) -> list[dict[str, float]]:
-        """One dictionary per logged step, with its number, risk, effective sample size, h, beta and epsilon."""
+        """One dictionary per logged step, with the step number, risk, effective sample size, h, beta and epsilon."""
         check_is_fitted(self)
         return list(self._fitted.history)
 
     @property
     def n_steps_(self) -> int:
-        """Number of recursions of the fitted cloud."""
+        """Number of training steps of the fitted cloud."""
         return self._cloud().step
 
     @property
     def n_iter_(self) -> int:
-        """Number of recursions, under the name that scikit-learn uses."""
+        """Number of training steps, under the name that scikit-learn uses."""
         return self.n_steps_
 
     def _cloud(self) -> PointCloud:
@@ -148,15 +149,15 @@ class ProxLearn(EstimatorParameters):
         return tags
 
     def _can_continue(self) -> bool:
-        """Return whether a fit can continue from the cloud, which an interrupted selection prevents."""
+        """Return whether a fit can continue from the current cloud; it cannot after an interrupted selection."""
         return self.__sklearn_is_fitted__() and self._interrupted != "selection"
 
     def _require_rows(self, rows: int, continues: bool) -> None:
-        """Raise ValueError if the first piece of a ``partial_fit`` is too small to determine the scalings."""
+        """Raise ValueError if the first call of ``partial_fit`` has too few rows to determine the scalings."""
         if not continues and rows < FEWEST_ROWS:
             raise ValueError(
-                f"the first piece has {rows} rows, which are too few to determine the scalings and the settings of the "
-                f"fit; give at least {FEWEST_ROWS} rows in the first call of partial_fit, preferably several hundred"
+                f"the first call of partial_fit has {counted(rows, 'row')}, too few to determine the scalings and the "
+                f"settings of the fit; give at least {FEWEST_ROWS} rows, preferably several hundred"
             )
 
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
@@ -173,7 +174,7 @@ class ProxLearn(EstimatorParameters):
         return rows.scaled(rows.X, scaler, names, self._largest_magnitude())
 
     def _largest_magnitude(self) -> float:
-        """Return the largest scaled magnitude that the precision of the recursion can represent."""
+        """Return the largest allowed magnitude of scaled values in the precision of the fit."""
         return max_scaled_magnitude(self._settings().dtype)
 
     def _feature_name(self, i: int) -> str:
@@ -183,12 +184,12 @@ class ProxLearn(EstimatorParameters):
     def _train(self, problem: Risk, steps: int | None, start: FitState | None) -> None:
         """Select the settings that are None and train from an initial cloud, or continue the fit ``start``.
 
-        An interrupt during the recursions ends them early. After an interrupt during the selection, the result is the
-        cloud of the best candidate so far; if there is no candidate yet, the interrupt is raised.
+        An interrupt during the training steps ends the fit early. After an interrupt during the selection, the result
+        is the cloud of the best candidate so far; if no candidate has a result yet, the interrupt is raised again.
         """
         given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
         if steps is not None and given.h_schedule == "cosine" and given.horizon is None:
-            # If the step size fell to a hundredth, later pieces would have hardly any effect.
+            # If the step size fell to a hundredth, later calls of partial_fit would have hardly any effect.
             given = dataclasses.replace(given, h_schedule="constant")
         with value_errors():
             callbacks = callables("callbacks", self.callbacks)
@@ -207,7 +208,7 @@ class ProxLearn(EstimatorParameters):
             settings, start = self._continue_from(given, start)
         number = settings.steps if steps is None else steps
         if self._interrupted and start is not None:
-            # The best cloud of the best candidate is the result.
+            # The result is the best cloud of the best candidate, without further steps.
             settings = dataclasses.replace(settings, N=len(start.cloud.theta))
             start, number = dataclasses.replace(start, newest=start.cloud), 0
         with _Progress(self.verbose, number, 0 if start is None else start.newest.step) as progress:
@@ -264,7 +265,7 @@ class ProxLearn(EstimatorParameters):
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """Return the settings and the start of a continued fit, discarding an epsilon measured under other settings."""
+        """Return the settings and start of a continued fit; an epsilon measured with other settings is discarded."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}; use the same N")
         before = Settings(**{field.name: self.settings_[field.name] for field in dataclasses.fields(Settings)})
@@ -280,14 +281,14 @@ class ProxLearn(EstimatorParameters):
         if self._interrupted == "selection":
             warnings.warn(
                 "the fit was interrupted during the selection of its settings; the estimator predicts with the best "
-                f"candidate so far, {len(self.weights_)} particles after {self.n_iter_} recursions on a part of the "
-                "rows; call fit again for a complete fit",
+                f"candidate so far, which has {counted(len(self.weights_), 'particle')} and was trained for "
+                f"{counted(self.n_iter_, 'step')} on some of the rows; call fit again for a complete fit",
                 stacklevel=4,
             )
         elif self._interrupted:
             warnings.warn(
-                f"the fit was interrupted after {self.n_steps_} recursions; to continue it, call partial_fit, or call "
-                "fit with warm_start=True",
+                f"the fit was interrupted after {counted(self.n_steps_, 'step')}; to continue it, call partial_fit, or "
+                "call fit with warm_start=True",
                 stacklevel=4,
             )
 

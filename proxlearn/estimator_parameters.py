@@ -22,7 +22,7 @@ Callback = Callable[[dict[str, float], PointCloud], object]
 DEFAULT_LOSS: str | None = None
 """The default of the parameter ``loss`` of both estimators."""
 PARTIAL_STEPS = 10
-"""The default number of recursions of ``partial_fit``."""
+"""The default number of steps of ``partial_fit``."""
 CHECKS = {
     field.name: schema.setting_check(field)
     for cls in (schema.DeviceConfig, schema.TrainConfig)
@@ -48,7 +48,7 @@ PARAMETERS = f"""\
     because the features are centred.
 
     An invalid parameter or row raises ValueError, as scikit-learn expects, with the same message as
-    ``proxlearn.InputError`` in other parts of the package. A fit that fails leaves the estimator unchanged.
+    ``proxlearn.InputError`` in other modules of the package. A fit that fails leaves the estimator unchanged.
 
     The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
     ``tolerance="paper"`` with ``epsilon_quantile=None`` and explicit values of ``beta``, ``h`` and ``epsilon``.
@@ -58,7 +58,7 @@ PARAMETERS = f"""\
     N : int, default=500
         Number of particles (neurons).
     steps : int, default=None
-        Number of recursions per fit; with ``warm_start``, each later fit adds this number of recursions.
+        Number of steps per fit; with ``warm_start``, each later fit adds this number of steps.
     beta, h, epsilon : float, default=None
         Inverse temperature, step size, and entropic regularisation of the proximal step.
     epsilon_quantile : float or None, default=0.5
@@ -71,8 +71,8 @@ PARAMETERS = f"""\
         for real targets, with the threshold 1 in units of the standardised target; the name of a loss from an installed
         package or from ``proxlearn.losses.register``; or an object, such as ``proxlearn.losses.Huber(0.5)``. None
         selects the recommended loss: "logistic", "cross_entropy" or, for real targets, "quadratic". With
-        ``drift="paper"`` or ``prox_potential="paper"``, which need the quadratic loss, None selects it for classes as
-        well.
+        ``drift="paper"`` or ``prox_potential="paper"``, which require the quadratic loss, None selects the quadratic
+        loss for classes as well.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
         Activation sigma of the neurons a sigma(<w, x> + b).
     confinement : float, mapping of str to float or None, default=None
@@ -81,49 +81,51 @@ PARAMETERS = f"""\
         None means 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are all given; otherwise, the selection chooses
         the value.
     drift : {{"first_variation", "paper"}}, default="first_variation"
-        Function whose gradient moves the particles: the first variation v + 2 u of the risk, or sum(u + v), as printed
-        in Algorithm 2. "paper" needs the quadratic loss.
+        Function whose gradient moves the particles: "first_variation" is the first variation v + 2 u of the risk, and
+        "paper" is sum(u + v), as printed in Algorithm 2. "paper" requires the quadratic loss.
     prox_potential : {{"first_variation", "paper"}}, default="first_variation"
-        Potential of the proximal step: v + 2 u, or v + u, as printed in the paper. "paper" needs the quadratic loss.
+        Potential of the proximal step: "first_variation" is v + 2 u, and "paper" is v + u, as printed in the paper.
+        "paper" requires the quadratic loss.
     orientation : {{"consistent", "paper"}}, default="consistent"
-        Whether row i of the transport cost belongs to the old position of particle i or to the new one, as printed.
+        "consistent" assigns row i of the transport cost to the old position of particle i, and "paper" to the new
+        position, as printed in the paper.
     tolerance : {{"log", "paper"}}, default="log"
-        Stopping criterion of the proximal fixed point: a bound on the error of log rho, or the norms of the changes of
-        z and q.
+        Stopping criterion of the proximal fixed point: "log" uses a bound on the error of log rho, and "paper" the
+        norms of the changes of z and q.
     delta : float, default=1e-3
         Threshold of the stopping criterion; 0 runs all ``L`` rounds.
     L : int, default=100
         Maximum number of rounds of the proximal fixed point.
     kernel : {{"auto", "log", "dense"}}, default="auto"
-        Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
-        may underflow.
+        Storage of the Gibbs kernel: "auto" stores only the relevant pairs, "log" the logarithm of the matrix, and
+        "dense" the matrix itself, which may underflow.
     solver : {{"closed_form", "literal"}}, default="closed_form"
         "literal" runs Algorithms 1 and 2 line by line, with automatic differentiation and N x N matrices. It requires
         the value "paper" for ``drift``, ``prox_potential``, ``orientation`` and ``tolerance``, the quadratic loss and
         proximal weights, and it supports neither confinement nor sample weights.
     weights : {{"proximal", "uniform", "fisher_rao"}} or str, default="proximal"
-        Update of the particles' weights: the proximal step, no update, a multiplicative update, or the name of an
-        update that an installed package adds.
+        Update of the particles' weights: "proximal" is the proximal step, "uniform" keeps the weights, and "fisher_rao"
+        is a multiplicative update; another name selects an update that an installed package adds.
     resample : {{"none", "systematic"}}, default="none"
         "systematic" resamples the particles when the effective sample size falls below ``ess_threshold`` N.
     ess_threshold : float, default=0.5
         Threshold of ``resample``, as a share of N.
     h_schedule : {{"cosine", "constant", "power"}}, default="cosine"
         Schedule of the step size. If ``horizon`` is None, ``partial_fit`` uses "constant" instead of "cosine", because
-        its total number of recursions is not known in advance.
+        its total number of steps is not known in advance.
     beta_schedule : {{"constant", "cosine", "power"}}, default="constant"
         Schedule of the temperature.
     horizon : int or None, default=None
-        Number of recursions over which the schedules decrease. If ``beta``, ``h``, ``epsilon`` and ``init_scale`` are
+        Number of steps over which the schedules decrease. If ``beta``, ``h``, ``epsilon`` and ``init_scale`` are
         all given, None makes the step size constant instead of "cosine", and means {DEFAULT_HORIZON} for other
         schedules; otherwise, the selection chooses the value.
     batch_size : int, "auto" or None, default="auto"
-        Number of rows per recursion, drawn with replacement. "auto" means all rows if there are at most
+        Number of rows per step, drawn with replacement. "auto" means all rows if there are at most
         {MOST_WHOLE_ROWS}, and {AUTO_BATCH} rows otherwise; None means all rows.
     selection_rows : int or None, default={MOST_ROWS}
         Maximum number of rows that the selection uses, stratified by class; None means all rows.
     dtype : {{"float32", "float64"}}, default="float32"
-        Precision of the recursion; predictions use float64.
+        Precision of the training steps; predictions use float64.
     threads : int or None, default=None
         Maximum number of threads for fits and predictions; None means as many as torch uses.
     warm_start : bool, default=False
@@ -154,7 +156,7 @@ PARAMETERS = f"""\
         (more ``steps`` may give a better model), or at one of the first steps (the features may hardly determine the
         target). None if nothing was selected.
     n_iter_, n_steps_ : int
-        Number of recursions so far.
+        Number of training steps so far.
     n_features_in_ : int
         Number of features.
 """
@@ -168,7 +170,7 @@ def parameters_with(more: str) -> str:
 
 
 class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
-    """The parameters of both estimators, and their conversion to the settings of a fit."""
+    """The parameters that both estimators share, and their conversion to the settings of a fit."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The scikit-learn regressor, which is trained in the same way as by `proxlearn train recipe=tuned`."""
+"""The scikit-learn regressor, which trains in the same way as `proxlearn train recipe=tuned`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from proxlearn.data.scaling import standard
 from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
 from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
 from proxlearn.predict.model import Model
+from proxlearn.printable_text import counted
 
 
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
@@ -27,10 +28,10 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     standardised separately, and the loss is the sum over the targets. ``predict`` then returns a matrix.
 
 {parameters_with("")}    noise_ : ndarray of shape (targets,)
-        Standard deviation of the residuals on the rows that the selection held out, after the same number of recursions
-        as in the fit. If the selection did not choose the number of recursions, the value on the fitted rows is used if
-        it is larger. Without a selection, or with a loss other than the quadratic one, it is computed on the rows of
-        the last fit and underestimates the noise.
+        Standard deviation of the residuals on the rows that the selection held out, after the same number of steps as
+        in the fit. If the selection did not choose the number of steps, it is the larger of this value and the standard
+        deviation on the training rows. Without a selection, or with a loss other than the quadratic one, it is computed
+        on the rows of the last fit and underestimates the noise.
 
     Examples
     --------
@@ -49,12 +50,14 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on these rows, or continue the last fit if ``warm_start`` is set.
+        """Fit the regressor, or continue the last fit if ``warm_start`` is set.
 
         Parameters
         ----------
         X : array-like of shape (n, features)
+            Features.
         y : array-like of shape (n,) or (n, targets)
+            Targets.
         sample_weight : array-like of shape (n,), default=None
             Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
             weighted in the same way. A row of weight 0 is ignored.
@@ -66,18 +69,21 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, sample_weight, self.warm_start and self._can_continue(), None)
 
     def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
-        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
+        """Train for ``steps`` steps on one chunk of a dataset.
 
-        The first piece determines the scalings and the values of parameters that are None.
+        The first chunk determines the scalings and the values of parameters that are None. Later calls continue the fit
+        on other chunks.
 
         Parameters
         ----------
         X : array-like of shape (n, features)
+            Features.
         y : array-like of shape (n,) or (n, targets)
+            Targets.
         steps : int, default=10
-            Number of recursions.
+            Number of steps.
         sample_weight : array-like of shape (n,), default=None
-            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
+            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a chunk depends on ``steps``.
 
         Returns
         -------
@@ -109,7 +115,9 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         targets = rows.y
         outputs = targets.shape[1]
         if continues and outputs != len(self._model.target_scaler.shift):
-            raise ValueError(f"y has {outputs} targets, unlike the continued fit; give the same number of targets")
+            before = len(self._model.target_scaler.shift)
+            problem = f"y has {counted(outputs, 'target')}, but the continued fit has {counted(before, 'target')}"
+            raise ValueError(f"{problem}; give the same number of targets")
         if continues:
             scaler, target_scaler = self._model.scaler, self._model.target_scaler
         else:
@@ -134,10 +142,10 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
         """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
 
-        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection recorded no risk
-        for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was fitted
-        on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance have a
-        lower risk than the fit; the larger of the two standard deviations is then returned.
+        ``fitted_noise`` is the standard deviation on the training rows, which is returned if the selection recorded no
+        risk for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was
+        trained on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance
+        have a lower risk than the fit; the larger of the two standard deviations is then returned.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)
@@ -153,7 +161,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
@@ -172,7 +180,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
 
         Returns
         -------
@@ -192,7 +200,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, features)
-            Features in the units of the fitted rows.
+            Features in the units of the training data.
         coverage : float, default=0.9
             Probability that an interval contains the value, between 0 and 1.
         of : {"target", "mean"}, default="target"
@@ -203,7 +211,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         lower, upper : ndarray of shape (n,) or (n, targets)
         """
         if of not in ("target", "mean"):
-            raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
+            raise ValueError(f"of must be 'target' or 'mean', got {of!r}; try of='target'")
         prediction = self._predict(X)
         mean, errors = prediction.predicted, prediction.errors
         std = errors if of == "mean" else np.broadcast_to(self.noise_, (len(errors), len(self.noise_)))
@@ -212,7 +220,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 
 def _quantile(coverage: float) -> float:
-    """Return z such that a normal variable lies within z standard deviations of its mean with this probability."""
+    """Return z such that the interval of z standard deviations around a normal mean has the given coverage."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -41,7 +41,7 @@ def init(
     Parameters
     ----------
     functional : Functional
-        The functional for which the cloud is drawn; it defines the names and lengths of the blocks of theta.
+        The functional for which the cloud is drawn. It defines the names and lengths of the blocks of theta.
     N : int
         Number of particles.
     seed : int, default=0
@@ -124,17 +124,18 @@ def iterate(
         Number of steps from the given cloud. By default, the iterator is infinite.
     seed : int, default=0
         Seed of the noise, used if no generator is given. The noise depends on the seed and on ``cloud.step``, so that
-        continuing a cloud with the same seed does not repeat its noise.
+        steps that continue from a cloud with the same seed do not use the same noise again.
     generator : torch.Generator, optional
         Source of the noise, on the cloud's device. The cloud and the state of the generator determine all further
         steps: with the same generator, 10 steps followed by 10 more give bit for bit the result of 20 steps in one
         call.
     engine : {"fused", "eager", "literal"}, optional
-        Implementation of the steps: compiled passes, plain torch, or the algorithms as printed. The default is "fused"
-        on the CPU and "eager" on other devices. The results of the engines differ in their last bits.
+        Implementation of the steps: "fused" uses compiled functions, "eager" uses plain torch, and "literal" runs the
+        algorithms as the paper prints them. The default is "fused" on the CPU and "eager" on other devices. The results
+        of the engines differ by rounding.
     threads : int, optional
-        Number of threads of the compiled passes, by default as many as torch uses. The compiled passes give the same
-        bits with any number of threads.
+        Number of threads of the "fused" engine, by default as many as torch uses. The results of this engine do not
+        depend on the number of threads.
 
     Yields
     ------
@@ -148,7 +149,7 @@ def iterate(
     InputError
         If the functional, the cloud and the hyperparameters are not compatible.
     RunError
-        If a cloud is no longer finite, or an N x N kernel does not fit in memory.
+        If a cloud is no longer finite, or if an N x N kernel does not fit in memory.
 
     Notes
     -----
@@ -197,7 +198,7 @@ def iterate(
 def step(
     functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
-    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function: the same inputs give the same bits.
+    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function; equal inputs give bit for bit equal results.
 
     Parameters
     ----------
@@ -246,13 +247,13 @@ def step(
         check_start(functional, cloud, hyper)
         raise
     if not bool(torch.isfinite(after.theta).all() and torch.isfinite(after.log_rho).all()):
-        # The check costs as much as a step, so it is made only if the step shows that it is needed.
+        # The check costs as much as a step, so it runs only if the new cloud is not finite.
         check_start(functional, cloud, hyper)
     return after, info
 
 
 def _noise_seed(seed: int, step: int) -> int:
-    """Return the seed of the noise for a cloud at ``step``; at step 0, it is the seed that a run uses."""
+    """Return the seed of the noise for a cloud at ``step``; at step 0, it is the seed that `proxlearn train` uses."""
     if step == 0:
         return split_seed(seed)[1]
     return int(np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(1, np.uint32)[0])
@@ -271,7 +272,7 @@ def _with_step_in_errors(
 
 
 def _check_problem(functional: Any, cloud: Any, hyper: Any) -> Hyper:
-    """Return the hyperparameters for a functional; raise InputError if the arguments are not compatible."""
+    """Return ``hyper`` with the default options for the functional; raise InputError if arguments are incompatible."""
     _check_type("functional", functional, Functional, "a Risk, an Energy or another Functional")
     _check_type("cloud", cloud, PointCloud, "a PointCloud, such as the result of proxlearn.init(functional, N)")
     _check_type("hyper", hyper, Hyper, "proxlearn.Hyper(beta=..., h=..., epsilon=...)")

@@ -34,7 +34,8 @@ def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
     ----------
     name : str
         Name of the loss, consisting of letters, digits and . + - _.
-    loss : Loss, or callable without arguments that returns one
+    loss : Loss or callable
+        The loss, or a callable without arguments that returns it.
 
     Examples
     --------

@@ -22,7 +22,7 @@ UNITS = {"": 1, "b": 1} | {
 KERNEL_COPIES = 4
 """Number of N x N matrices in memory: the costs, the kernel, and two temporary matrices of a Sinkhorn round."""
 ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
-"""torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
+"""Parts of torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
 
 
 def free_memory(device: object = "cpu") -> int:

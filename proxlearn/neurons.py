@@ -37,7 +37,7 @@ __all__ = [
 
 
 def Tanh(outputs: int = 1) -> Perceptron:
-    """Return the paper's neuron a tanh(<w, x> + b), which has compiled passes.
+    """Return the neuron a tanh(<w, x> + b) with ``outputs`` outputs; with one output, it is the paper's neuron.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
     ----------
     name : str
         Name of the neuron, consisting of letters, digits and . + - _.
-    neuron : Neuron, or callable of the number of classes that returns one
-        The number of classes is 0 for a real target.
+    neuron : Neuron or callable
+        The neuron, or a callable that takes the number of classes, 0 for a real target, and returns a neuron.
 
     Notes
     -----

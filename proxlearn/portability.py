@@ -48,7 +48,7 @@ def physical_memory() -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the number of bytes that this process can still use, within the limit of its cgroup.
+    """Return the number of bytes that this process can still allocate, within the limit of its cgroup.
 
     On Linux, this is MemAvailable, or the remainder of a cgroup's limit if that is less; on Windows, it is the free
     physical memory; elsewhere, it is the total memory. ``root`` is the folder that holds proc and sys.
@@ -73,8 +73,7 @@ def _cgroup_remainders(root: Path) -> list[int]:
         top = root / "sys/fs/cgroup" / ("memory" if version_1 else "")
         names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file") if version_1 else None
         limit_name, usage_name, reclaimable = names or ("max", "current", "inactive_file")
-        # A container sees its own cgroup as the root, whatever path the line names; missing folders are
-        # skipped.
+        # In a container, its own cgroup is the root, although the line gives another path; missing folders are skipped.
         group = top / path.lstrip("/")
         for folder in [group, *group.parents]:
             limit, usage = (_number(folder / f"memory.{name}") for name in (limit_name, usage_name))
@@ -152,7 +151,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 class Fork:
-    """A flag that is set if this process was forked from a process that had started threads of GNU OpenMP.
+    """A flag that is True if this process was forked from a process that had started threads of GNU OpenMP.
 
     It is set by core/fused/thread_layer.py.
     """

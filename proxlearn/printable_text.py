@@ -1,4 +1,4 @@
-"""Functions that escape text for a terminal, for Hydra's grammar and for the shell.
+"""Functions that format text for messages, and escape text for a terminal, for Hydra's grammar and for the shell.
 
 The name of a run, a column, a class or a host may contain control characters, which a terminal would interpret. Text
 that is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
@@ -20,6 +20,11 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return the text with control and format characters escaped; line breaks are kept."""
     return "".join(character if character == "\n" else _escape(character) for character in text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with the noun, which takes an s unless the number is 1: "1 row", "2 rows"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _escape(character: str) -> str:

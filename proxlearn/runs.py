@@ -1,7 +1,7 @@
 """Functions that train in a run folder, as the command line does, and read run folders.
 
 A run is described by a config, so it can be resumed, swept and compared. A config cannot contain a user-defined neuron
-or loss; use it with ``proxlearn.iterate``, or give it a name with ``proxlearn.neurons.register``,
+or loss; use such an object with ``proxlearn.iterate``, or register a name for it with ``proxlearn.neurons.register``,
 ``proxlearn.losses.register`` or an entry point of a package.
 """
 
@@ -36,7 +36,7 @@ __all__ = ["Clouds", "Run", "StepEvent", "load_run", "train"]
 
 
 class Run:
-    """A run folder, read on demand; its run may still be in progress in another process.
+    """A run folder, whose files are read on demand; the run may still be in progress in another process.
 
     Parameters
     ----------
@@ -257,9 +257,9 @@ def train(
     callbacks : sequence of callables, optional
         Functions that are called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is
         None if the step is not logged) for the initial cloud of a new run and after every step. If one returns a true
-        value, the run stops after its checkpoint is stored, as after a signal; the same call continues it with the bits
-        of an uninterrupted run. After an exception, the run has failed and can be continued from its last checkpoint.
-        Callbacks are not stored.
+        value, the run stops after its checkpoint is stored, as after a signal; the same call continues it and gives bit
+        for bit the result of an uninterrupted run. After an exception, the run has failed and can be continued from its
+        last checkpoint. Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
     verbose : bool, default=True
@@ -300,7 +300,7 @@ def train(
     if not isinstance(plan, RunPlan):
         if plan is None:
             raise InputError(
-                "these arguments print information instead of starting a run", "use them on the command line"
+                "these arguments print information instead of starting a run", "use them with `proxlearn train`"
             )
         raise InputError(
             "a sweep has many runs, but train returns only one", "call train in a loop, or use `proxlearn train -m`"
@@ -319,7 +319,7 @@ def train(
         # A run that fails while it reads its data leaves an empty folder.
         remove_if_empty(plan.folder, existing)
     if outcome.signal is not None:
-        # The run is stored. The signal was meant for the whole program, so Ctrl-C raises KeyboardInterrupt as usual.
+        # The run is stored. The signal is raised again, so that Ctrl-C raises KeyboardInterrupt as in any program.
         signal.raise_signal(outcome.signal)
     return Run(plan.folder)
 

@@ -1,4 +1,4 @@
-"""One session of a run, for `train` and `resume`: training, drawing, messages to the user and the exit code."""
+"""One session of a run, for `train` and `resume`: training, plots, messages to the user and the exit code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_session(
     try:
         outcome = train_and_draw(config, folder, command, summary=summary, world=world)
     except TableProblems as error:
-        # The remedy is this command with additional settings.
+        # The remedy repeats the command with additional settings.
         common = error.for_command(command) if world is None else world.settle(error.for_command(command))
         notice(str(common))
         return common.exit_code
@@ -92,8 +92,8 @@ def train_and_draw(
 
     if outcome.already_finished and verbose:
         longest = outcome.longest_steps
-        target = f"steps={longest}, as requested earlier," if longest > outcome.step else "A larger value of steps"
-        echo(f"The run has already finished at step {outcome.step}. {target} continues it.\n")
+        target = f"steps={longest}, as requested earlier" if longest > outcome.step else "a larger value of steps"
+        echo(f"The run has already finished at step {outcome.step}. To continue it, use {target}.\n")
     remedy = f"{continue_command(config.overwrite)} draws the missing tables and plots"
     try:
         with disk_errors_as_run_error(folder, remedy):

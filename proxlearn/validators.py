@@ -1,4 +1,4 @@
-"""Validators of single values, each of which takes a key and a value and returns the value or raises an InputError."""
+"""Validators of values; each takes a key and a value, and returns the value or raises InputError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxlearn.files.safe_read import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
-"""Largest magnitude of an endpoint of an interval, because the initial cloud may be in single precision."""
+"""Largest magnitude of an endpoint of an interval; a larger one would overflow in a float32 cloud."""
 
 
 def real(
@@ -98,12 +98,12 @@ def flag(name: str, value: Any) -> bool:
 
 
 def label(name: str, value: Any) -> str:
-    """Validate a name and return it as a string; it may be a number, because a column may be called 2024."""
+    """Validate a name and return it as a string; numbers are accepted, because a column may be called 2024."""
     return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
 
 
 def path(name: str, value: Any) -> str:
-    """Validate that a value is the path of a local file or folder, and return it as a string."""
+    """Validate that a value is the path of a local file or folder, and return the path as a string."""
     return check_path(name, label(name, value))
 
 
@@ -111,7 +111,7 @@ def labels(name: str, value: Any) -> tuple[str, ...]:
     """Validate a list of names, or a single name; return a tuple of strings."""
     items = value if isinstance(value, (list, tuple)) else [value]
     if not items:
-        raise InputError(f"{name} is an empty list", f"leave it out, or try {name}=[a]")
+        raise InputError(f"{name} is an empty list", f"leave {name} out, or try {name}=[a]")
     return tuple(dict.fromkeys(label(name, item) for item in items))
 
 

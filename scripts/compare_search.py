@@ -55,7 +55,7 @@ def page(table: pd.DataFrame) -> str:
         for sampler in SAMPLERS:
             of_sampler = part[part["sampler"] == sampler]
             other = next(name for name in SAMPLERS if name != sampler)
-            row: dict[str, object] = {"dataset": dataset, "score": metric, "search": sampler}
+            row: dict[str, object] = {"dataset": dataset, "score": metric, "sampler": sampler}
             for name in ("validation", "test"):
                 row[f"best {name}" if name == "validation" else "test score"] = (
                     f"{of_sampler[name].mean():.4f} ± {of_sampler[name].std():.4f}"
@@ -65,12 +65,15 @@ def page(table: pd.DataFrame) -> str:
     ranges = ", ".join(f"`{text}`" for text in RANGES)
     return (
         "# TPE and random search\n\n"
-        "This page compares the two samplers of `proxlearn search` on two datasets. "
-        f"Each search made {TRIALS} trials of `{' '.join(SHORT)}` over {ranges}. "
-        f"The scores are the mean and the standard deviation over {table['seed'].nunique()} seeds of the sampler; "
-        "lower is better. The test score is that of the trial with the best validation score. "
-        "`scripts/compare_search.py` writes this page and [the table](search_comparison.csv).\n\n"
-        f"{markdown(pd.DataFrame(rows))}"
+        "This page compares the two samplers of `proxlearn search`, `tpe` and `random`, on two datasets. "
+        "[Search hyperparameters](howto/search.md) describes the command.\n\n"
+        f"{markdown(pd.DataFrame(rows))}\n"
+        f"- Each search made {TRIALS} trials with the settings `{' '.join(SHORT)}`. The ranges were {ranges}.\n"
+        f"- The scores are mean ± standard deviation over {table['seed'].nunique()} seeds of the sampler; lower is "
+        "better. The test score is that of the trial with the best validation score.\n"
+        "- Better in: the number of seeds with which this sampler has the lower best validation score.\n"
+        "- `scripts/compare_search.py` computes the searches and writes this page and "
+        "[a table of all searches](search_comparison.csv).\n"
     )
 
 

@@ -217,17 +217,17 @@ def memory_table(
     enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
     larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
     return f"""
-| WDBC, N = {N}, three steps from cloud_0 | one process, two threads | two ranks, one thread each |
+| WDBC, N = {N}, three steps from the initial cloud | one process, two threads | two ranks, one thread each |
 |---|---|---|
 {seconds}
 | peak memory, MB | {peak:.0f} | {ranks[0]:.0f} and {ranks[1]:.0f} ({times[0]:.2f} and {times[1]:.2f} times) |
-| without the {base:.0f} MB of a process without a cloud | {own:.0f} | {net[0]:.0f} and {net[1]:.0f} \
+| peak memory minus the {base:.0f} MB of a process without a cloud | {own:.0f} | {net[0]:.0f} and {net[1]:.0f} \
 ({net[0] / own:.2f} and {net[1] / own:.2f} times) |
-| MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
+| MB sent per rank and step | 0 | {counted / 2**20:.2f} measured, {formula / 2**20:.2f} by the formulas |
 
-Peak memory and bytes are medians; the numbers of runs are {len(one)} and {len(two)}. Every process holds Python, torch
-and Numba, which cannot be divided. If the other memory is proportional to N, a rank needs 0.6 times the memory of the
-single process at {larger}; this is an estimate, not a measurement."""
+Number of runs: {len(one)} with one process and {len(two)} with two ranks; peak memory and MB are medians over the runs.
+Python, torch and Numba need memory in every process. If the remaining memory is proportional to N, a rank needs 0.6
+times the memory of the single process at {larger}; this is an estimate and not a measurement."""
 
 
 def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:

@@ -66,7 +66,7 @@ class Ranks:
         return [
             line
             for line in lines
-            if line.startswith("proxlearn: ") and "the fused passes" not in line and " -> " not in line
+            if line.startswith("proxlearn: ") and "the fused engine" not in line and " -> " not in line
         ]
 
 

@@ -149,11 +149,14 @@ def flat(theta: Any, x: Tensor) -> Tensor:
 
 X4, Y4 = np.ones((4, 2)), np.arange(4.0)
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "phi": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 2})), r"phi .* returned \(2,\)"),
+    "phi": (
+        lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 2})),
+        r"returned a value of shape \(2,\)",
+    ),
     "phi fails": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 3})), "cannot be evaluated"),
     "block": (
         lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"v": 2})),
-        "block `w`, but the blocks are v",
+        "phi uses the unknown block `w`",
     ),
     "activation": (lambda: pl.neurons.Perceptron("tahn"), "unknown activation `tahn`; did you mean `tanh`?"),
     "activation name": (
@@ -221,10 +224,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "generator": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, generator=5), "generator is of type int"),  # type: ignore[arg-type]
     "box number": (lambda: pl.init(Repulsion(), N=1, box=5), "box must map each block of theta"),  # type: ignore[arg-type]
     "sample weights": (lambda: pl.Risk(X4, Y4, sample_weight="x"), "sample_weight is not an array of numbers"),
-    "huber text": (lambda: pl.losses.Huber("x"), "must be positive, got 'x'"),  # type: ignore[arg-type]
+    "huber text": (lambda: pl.losses.Huber("x"), "must be a finite number > 0, got 'x'"),  # type: ignore[arg-type]
     "callbacks": (lambda: pl.train("dataset=sine", callbacks=print), r"not a list; write callbacks=\[function\]"),  # type: ignore[arg-type]
     "callback": (lambda: pl.train("dataset=sine", callbacks=[1]), "the entry 1 of callbacks is not callable"),  # type: ignore[list-item]
-    "huber": (lambda: pl.losses.Huber(-1.0), "must be positive"),
+    "huber": (lambda: pl.losses.Huber(-1.0), "must be a finite number > 0"),
     "V": (
         lambda: list(pl.iterate(energy_of(lambda t: t.abs().sqrt().sum()), zeros(1), HYPER, steps=1)),
         "gradient of the energy is not finite at particle 0",

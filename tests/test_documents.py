@@ -197,7 +197,10 @@ def test_docs_say_where_the_free_energy_falls_and_where_it_rises() -> None:
     assert banana is not None
     last_row = banana.iloc[-1]
     figures = (last_row["weights_correlation"], last_row["entropy_from_weights"], last_row["entropy"])
-    words = "(correlation {:.2f}), they give an entropy of {:.2f}, and the nearest neighbours {:.2f}"
+    words = (
+        "(correlation {:.2f}). The entropy that is estimated from them is {:.2f}; the estimate from nearest neighbours "
+        "is {:.2f}"
+    )
     assert words.format(*figures) in text
 
 

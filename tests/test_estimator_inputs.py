@@ -72,7 +72,7 @@ def test_class_weights_are_sample_weights(weights: Any) -> None:
 
 def test_balanced_weights_need_all_rows() -> None:
     X, y = MOONS
-    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows"):
+    with pytest.raises(ValueError, match="class_weight='balanced' requires all rows"):
         ProxLearnClassifier(**QUICK, class_weight="balanced").partial_fit(X, y, classes=[0, 1])
 
 
@@ -136,7 +136,7 @@ def test_the_end_of_the_selection_is_stated() -> None:
 def test_the_first_piece_must_have_enough_rows_and_later_ones_need_not(make: Any) -> None:
     X, y = MOONS
     model = make(**QUICK)
-    with pytest.raises(ValueError, match=r"the first piece has 5 rows, .*at least 8 rows in the first call"):
+    with pytest.raises(ValueError, match=r"the first call of partial_fit has 5 rows, .*at least 8 rows"):
         model.partial_fit(X[:5], y[:5])
     model.partial_fit(X[:50], y[:50]).partial_fit(X[50:51], y[50:51])
     assert model.n_iter_ == 20

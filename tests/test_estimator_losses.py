@@ -234,7 +234,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("binary", {"solver": "literal"}, "solver=literal supports only drift=paper; set drift=paper"),
     ("binary", LITERAL | {"tolerance": "log"}, "supports only tolerance=paper; set tolerance=paper"),
     ("binary", LITERAL | {"confinement": 0.1}, "solver=literal does not support confinement"),
-    ("binary", LITERAL | {"weights": "uniform"}, "solver=literal always takes the proximal step"),
+    ("binary", LITERAL | {"weights": "uniform"}, "solver=literal supports only weights=proximal"),
     ("regression", LITERAL | {"loss": "huber"}, "drift=paper is defined for the quadratic loss only"),
     ("binary", {"L": 0}, "L must be a whole number >= 1"),
 ]

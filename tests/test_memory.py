@@ -305,7 +305,7 @@ def test_letters_that_a_terminal_lacks_are_escaped(encoding: str, tmp_path: Path
 def test_a_table_on_standard_output_is_never_altered(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
     monkeypatch.setattr(sys, "stdout", narrow)
-    with pytest.raises(InputError, match=r"lacks the character '\\xe9'; write to -o FILE"), exact_output() as file:
+    with pytest.raises(InputError, match=r"has no character '\\xe9'; write to a file"), exact_output() as file:
         file.write("caf\xe9")
 
 

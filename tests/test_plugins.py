@@ -226,8 +226,8 @@ def test_the_config_of_a_dataset_completes_the_common_one(fake_package: Callable
     "config, problem",
     [
         ("None", "does not define CONFIG as a mapping of config values"),
-        ("{'initial': {'_target_': 'os.system'}}", "is not allowed: CONFIG: _target_ would be imported and called"),
-        ("{'initial': ({'_target_': 'os.system'},)}", "is not allowed: CONFIG: _target_ would be imported and called"),
+        ("{'initial': {'_target_': 'os.system'}}", "is not allowed: CONFIG: _target_ is not allowed because"),
+        ("{'initial': ({'_target_': 'os.system'},)}", "is not allowed: CONFIG: _target_ is not allowed because"),
         ("{'points': np.int64(3)}", "has a CONFIG with values that are not numbers, strings, lists or mappings"),
         ("{'defaults': ['sine']}", "sets the reserved key `defaults` in its CONFIG"),
         ("{'name': 'sine'}", "sets the reserved key `name` in its CONFIG"),

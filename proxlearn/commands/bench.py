@@ -1,4 +1,4 @@
-"""``proxlearn bench``: time the recursion on this machine."""
+"""``proxlearn bench``: measure the speed of the recursion on this machine."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
 """Pattern of the start of bench.json; a file with a different start was not written by this command."""
 PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
-"""Name of the plot of each part that has one, formatted with the name of the JSON file without its suffix."""
+"""Plot name of each part that has a plot; {} stands for the name of the JSON file without its suffix."""
 DESCRIPTION = """\
 Measure the speed of the recursion on this machine. The variants of a measurement are interleaved in one process. Parts:
   --whole    the paper's experiments as a whole, on the clouds of their own runs: proxlearn's engine, Algorithms 1 and 2
-             as printed, and a lower bound that uses only torch functions
+             as printed, and a lower bound of the time with torch functions only
   --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the time for
-             several N and epsilon, a whole run with its files, and the startup of a command
-  --growth   the time of a step from the initial clouds for several N, also of KeOps if pykeops is installed
-  --company  commands while other processes use the cores: two runs at once, and a run beside busy loops
+             several N and epsilon, a complete run with its files, and the startup of a command
+  --growth   the time of a step from the initial clouds for several N, and that of KeOps if pykeops is installed
+  --company  the time of a run while other processes use the cores: a second run, or busy loops
 The default is --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
 Stop other programs first, because they disturb the timings."""
 
@@ -58,7 +58,7 @@ def main(args: list[str]) -> int:
     if output.suffix.lower() in PLOT_SUFFIXES:
         raise InputError(
             f"-o {output} names a plot, but the output is a JSON file",
-            "give a .json file, next to which the plot is written",
+            "give the name of a .json file; the plots are written next to it",
         )
     # A device or a pipe has no folder for a plot.
     json_only = is_written_through(output)
@@ -99,15 +99,15 @@ def parse_request(options: argparse.Namespace) -> BenchRequest:
 
 
 def plot_paths(output: Path, request: BenchRequest) -> list[Path]:
-    """Return the files of the plots that are written next to the output."""
+    """Return the paths of the plots, which are written next to the JSON file ``output``."""
     names = [name.format(output.stem) for part, name in PLOT_NAMES.items() if part in request.parts]
     return [output.with_name(name + suffix) for name in names for suffix in PLOT_SUFFIXES]
 
 
 def refuse_foreign(outputs: list[Path]) -> None:
-    """Raise InputError if outputs exist and the first of them, the JSON file, is not an earlier result."""
+    """Raise InputError if an output exists, unless the first one, a JSON file, is a result of `proxlearn bench`."""
     existing = [path for path in outputs if path.exists()]
     if existing and not begins_with(Path(os.path.realpath(outputs[0])), RESULT_START):
         raise InputError(
-            f"{existing[0]} was not written by `proxlearn bench`", "move that file, or choose another -o FILE"
+            f"{existing[0]} was not written by `proxlearn bench`", "move this file, or choose another -o FILE"
         )

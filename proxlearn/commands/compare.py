@@ -31,7 +31,7 @@ from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
-"""The file that `make table4` writes: the results of ProxLearn under the paper's settings and splits."""
+"""The file that `make table4` writes: the results of ProxLearn with the paper's settings and splits."""
 COMPLETES = "computes the missing cells"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
@@ -44,7 +44,7 @@ Train every method on the same random 80/20 splits and compare accuracy, log-lik
 The methods form two blocks that solve different problems, with one table per block: networks, and samplers of the
 posterior of a linear model. Both tables end with the same reference methods. The splits are drawn with the seeds
 0, 1, ..., are stored, and are the same for all methods. Features are scaled with statistics of the training part, and
-each method selects its settings on the training part only.
+each method selects its settings on the training part alone.
 """
 
 
@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
     spec, output = parse_spec(options), absolute_folder(options.output)
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
-        notice(f"`{OURS}` is not among the methods, so differences from it are not shown")
+        notice(f"the tables show no differences from `{OURS}`, because --method does not name it; add it to --method")
     from proxlearn.compare.comparison_files import refuse_foreign_files, write_plan
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
@@ -105,8 +105,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["5"],
         help="number of splits (default: 5). NAME=NUMBER sets another number for one dataset, as in --splits 5 "
-        "twonorm=1. With --protocol paper, `authors` adds the samplers' own split if it is known (diabetes), as in "
-        "--splits 5 authors",
+        "twonorm=1. With --protocol paper, `authors` adds the split that the authors of the samplers used, if it "
+        "is known (diabetes), as in --splits 5 authors",
     )
     add(
         "--preset",
@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--temperature", default="1", help="weight of the entropy in the samplers' target (default: 1)")
     add("--output", default="outputs/compare", metavar="FOLDER", help="output folder (default: outputs/compare)")
-    add("--jobs", help="number of cells that run at the same time, each in its own process (default: number of cores)")
+    add("--jobs", help="number of cells computed in parallel, each in its own process (default: number of cores)")
     add("--threads", help="threads per process (default: number of cores / jobs)")
     add(
         "--launcher",
@@ -143,13 +143,13 @@ def epilog() -> str:
     lines += [
         "",
         f"The results of all cells (method, dataset, split) are in FOLDER/{CELLS}, with the settings, data and",
-        "revision that determine them. Repeating the command computes the cells that are missing or have failed and",
-        "writes the tables again; more --splits, datasets or methods add to the stored results. FOLDER must be new,",
-        "empty, or the folder of an earlier comparison; files that this command did not write are never replaced or",
-        "deleted. The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/: compare.md, and",
-        "networks and samplers as .csv, .tex, .png and .pdf. Differences are paired (the method minus ProxLearn on the",
-        "same split) and have two 95 % intervals: Student's, which is too narrow because the splits overlap, and",
-        "Nadeau and Bengio's corrected one.",
+        "revision that determine them. The same command computes the cells that are missing or have failed, and",
+        "writes the tables again; with more --splits, datasets or methods, results are added to the stored ones.",
+        "FOLDER must be new, empty, or the folder of an earlier comparison; files that this command did not write are",
+        "never replaced or deleted. The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/:",
+        "compare.md, and networks and samplers as .csv, .tex, .png and .pdf. Differences are paired (the method minus",
+        "ProxLearn on the same split) and have two 95 % confidence intervals: Student's interval, which is too narrow",
+        "because the splits overlap, and the corrected interval of Nadeau and Bengio.",
         "",
         "examples:",
         "  proxlearn compare                                                  all methods, light presets",
@@ -157,13 +157,13 @@ def epilog() -> str:
         "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the published results (hours)",
         "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    a different number of splits for twonorm",
         "",
-        "Exit codes: 0: all cells finished; 1: some failed (see the tables); 2: invalid command; 130: stopped.",
+        "Exit codes: 0: all cells finished; 1: some cells failed (see the tables); 2: invalid command; 130: stopped.",
     ]
     return "\n".join(lines)
 
 
 def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
-    """Return the comparison that the command line specifies, validated before any data is loaded."""
+    """Validate the command line before any data are loaded, and return the comparison that it specifies."""
     preset = choice(Preset)("--preset", options.preset)
     protocol = choice(Protocol)("--protocol", options.protocol)
     temperature = real(above=0, example=1.0)("--temperature", parse_number(options.temperature))
@@ -185,16 +185,16 @@ def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
 
 
 def check_authors(protocol: str, datasets: Iterable[str]) -> None:
-    """Raise InputError if the split of the samplers' authors is not defined for these arguments."""
+    """Raise InputError if `--splits authors` is given with another protocol or without a dataset that supports it."""
     if protocol != "paper":
         raise InputError("--splits authors is available only with --protocol paper", "add --protocol paper")
     if not AUTHORS_SEEDS.keys() & set(datasets):
         names = " ".join(AUTHORS_SEEDS)
-        raise InputError(f"--splits authors is available only for {names}", f"add --dataset {names}")
+        raise InputError(f"--splits authors is available only for --dataset {names}", f"add --dataset {names}")
 
 
 def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
-    """Parse --splits: return the default number, the numbers per named dataset, and whether `authors` is given."""
+    """Parse --splits into the default number, the numbers for named datasets, and whether `authors` is given."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
@@ -203,19 +203,20 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
             raise InputError(f"--splits cannot be `{word}`", did_you_mean(word, (AUTHORS,)))
     if len(plain) > 1:
         raise InputError(
-            f"--splits has {len(plain)} numbers", "give one number, and NAME=NUMBER for datasets that differ"
+            f"--splits has {len(plain)} numbers without a dataset",
+            "give one number for all datasets, and NAME=NUMBER for a dataset with another number",
         )
     for name in named:
         if name not in datasets:
             raise InputError(
-                f"--splits names `{name}`, which is not among the compared datasets", did_you_mean(name, datasets)
+                f"--splits names `{name}`, which is not one of the compared datasets", did_you_mean(name, datasets)
             )
     others = {name: whole(f"--splits {name}", parse_number(number)) for name, number in named.items()}
     return whole("--splits", parse_number(plain[0])), others, AUTHORS in words
 
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
-    """Return the named methods, each once, in the order of the tables; None means all methods."""
+    """Return the methods with the given names, without duplicates and in the order of the tables; None means all."""
     chosen = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(method for method in METHODS.values() if method.name in chosen)
 
@@ -226,10 +227,10 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
     if registry.dataset_info(name).classes != 2:
         raise InputError(f"the dataset {name} does not have two classes", "choose from " + ", ".join(DATASETS))
     if all(method.only and name not in method.only for method in methods):
-        raise InputError(f"none of the methods supports {name}", "add another --method")
+        raise InputError(f"none of the methods in --method supports the dataset {name}", "add another method")
     unpublished = [method.name for method in methods if method.name in PUBLISHED and name not in PAPERS]
     if preset == "paper" and unpublished:
-        problem = f"no settings of {' and '.join(unpublished)} are published for {name}"
+        problem = f"no settings of {' or '.join(unpublished)} have been published for the dataset {name}"
         raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
@@ -256,7 +257,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return the rows of PAPER_TABLE by dataset; none if the file is missing or --protocol is not paper."""
+    """Return the rows of PAPER_TABLE by dataset, or an empty dict without --protocol paper or without this file."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

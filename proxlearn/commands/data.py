@@ -31,7 +31,7 @@ def main(args: list[str]) -> int:
         help="list: print a table of the datasets (default); fetch: download missing files into the cache; "
         "verify: compare the sha256 of each file with the expected value",
     )
-    parser.add_argument("names", nargs="*", metavar="DATASET", help="datasets, for example banana (default: all)")
+    parser.add_argument("names", nargs="*", metavar="DATASET", help="names of datasets, such as banana (default: all)")
     parsed = parser.parse_args(args)
     for name in parsed.names:
         if name not in registry.DATASETS:
@@ -48,14 +48,14 @@ def table_row(name: str) -> tuple[str, ...]:
     try:
         info = registry.dataset_info(name)
     except InputError as error:
-        # A broken package must not hide the other datasets.
+        # If a package with a dataset is broken, the other datasets are still listed.
         return (name, *("-",) * (len(HEADER) - 2), str(error))
     counts = ("-" if count is None else str(count) for count in (info.rows, info.features, info.classes))
     return (name, *counts, info.licence, file_location(info), info.source)
 
 
 def file_location(info: DatasetInfo) -> str:
-    """Return a short description of where the dataset's file is; the file is not read."""
+    """Return the path of the dataset's file, or a short text if there is no file; the file is not read."""
     if info.file is None:
         return "dataset.path" if "path" in info.reads else "none needed"
     path = dataset_files.find(info.file)
@@ -77,18 +77,18 @@ def report(action: Callable[[DatasetInfo], str], name: str) -> int:
 
 
 def fetch(info: DatasetInfo) -> str:
-    """Download the dataset's file if it is missing or its copy in the cache is damaged; return a message."""
+    """Download the dataset's file if it is missing, or if its copy in the cache is damaged; return a message."""
     assert info.file is not None
     path = dataset_files.find(info.file)
     if path is not None:
         try:
             dataset_files.verified(info.file, path)
-            return f"{home_relative(path)} is present, and its sha256 matches"
+            return f"{home_relative(path)} is present and has the expected sha256"
         except InputError:
             if path.parent != cache_folder():
                 raise
     dataset_files.fetch(info.file)
-    return f"{home_relative(cache_folder() / info.file.name)} was fetched, and its sha256 matches"
+    return f"{home_relative(cache_folder() / info.file.name)} was fetched and has the expected sha256"
 
 
 def verify(info: DatasetInfo) -> str:
@@ -98,11 +98,14 @@ def verify(info: DatasetInfo) -> str:
     if path is None:
         return f"{info.file.name} is not on this machine (`proxlearn data fetch` downloads it)"
     dataset_files.verified(info.file, path)
-    return f"{home_relative(path)}: sha256 {info.file.sha256} matches"
+    return f"{home_relative(path)} has the expected sha256 {info.file.sha256}"
 
 
 def package_version(info: DatasetInfo) -> str:
-    """Return the version of scikit-learn, without importing it, if it contains the dataset; else an empty string."""
+    """Return a space and the version of scikit-learn if it provides the dataset, otherwise an empty string.
+
+    scikit-learn is not imported.
+    """
     return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in info.source else ""
 
 

@@ -12,8 +12,8 @@ from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
-Compute the metrics of a run's newest cloud on labelled rows, for both estimates. Only the run folder is needed, not the
-training data. The columns of the table are matched by name.
+Compute the metrics of a run's newest cloud on labelled rows, for the weighted and the unweighted estimate. Only the run
+folder is needed, not the training data. The columns of the table are matched to the features by name.
 
   classes        accuracy, log-loss, expected calibration error, risk
   real target    risk, RMSE, R2, and RMSE in the target's units
@@ -22,7 +22,7 @@ The log-loss uses the probabilities of `proxlearn predict`, each of which is at 
 """
 EXAMPLES = """\
   proxlearn evaluate outputs/csv/NAME --data labelled.csv
-  proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   the target has another name in this table
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   if the target has another name here
   proxlearn evaluate outputs/csv/NAME --data labelled.csv --json             JSON, for programs
 """
 
@@ -44,7 +44,8 @@ def main(args: list[str]) -> int:
         if not targets:
             raise InputError("the run does not store the name of its target column", "give --target COLUMN")
         if len(targets) < len(model.targets):
-            raise InputError(f"the run has {len(model.targets)} targets", "leave out --target")
+            problem = f"--target names one column, but the run has {len(model.targets)} targets"
+            raise InputError(problem, "leave out --target")
         columns = ColumnSpec(
             row_encoder_of(model, options), targets, needs_target=True, ignore_extra=options.ignore_extra
         )
@@ -65,4 +66,5 @@ def format_table(metrics: dict[str, Any]) -> str:
         for estimate, values in metrics.items()
         if isinstance(values, dict)
     ]
-    return f"{metrics['rows']} rows\n\n{markdown(pd.DataFrame(rows))}"
+    count = "1 row" if metrics["rows"] == 1 else f"{metrics['rows']} rows"
+    return f"{count}\n\n{markdown(pd.DataFrame(rows))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sized
 from pathlib import Path
 
 from proxlearn.errors import InputError
@@ -29,7 +30,7 @@ EXAMPLES = """\
   proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, with more frames if enough are stored
 """
 MOST_BYTES = 3_000_000
-"""Maximum size of a GIF in bytes; the width of a larger one is reduced."""
+"""Maximum size of a GIF in bytes; the width of a GIF that would be larger is reduced."""
 FRAMES, PARTICLES, SECONDS = 60, 300, 8
 
 
@@ -49,7 +50,7 @@ def main(args: list[str]) -> int:
         "--frames", type=float, help=f"maximum number of frames, at log-spaced steps (default: {FRAMES})"
     )
     parser.add_argument(
-        "--particles", type=float, default=PARTICLES, help=f"maximum number of particles (default: {PARTICLES})"
+        "--particles", type=float, default=PARTICLES, help=f"maximum number of particles to draw (default: {PARTICLES})"
     )
     parser.add_argument(
         "--seconds",
@@ -84,7 +85,7 @@ def main(args: list[str]) -> int:
 
     film = Film(folder, frames, particles)
     if len(film) < frames and options.frames is not None:
-        notice(f"{len(film)} frames instead of {frames}: {film.why_fewer}")
+        notice(f"the film has {_count(film)} instead of {frames}: {film.why_fewer}")
     interval = 0.1 if sys.stderr.isatty() else 10.0
     images = film.images(WIDTHS[output.suffix.lower()])
     drawn = tqdm(images, total=len(film), desc="film", unit="frame", delay=2, mininterval=interval)
@@ -92,5 +93,10 @@ def main(args: list[str]) -> int:
     content = mp4(drawn, frame_seconds) if output.suffix.lower() == ".mp4" else gif(drawn, frame_seconds, MOST_BYTES)
     write_output(output, content)
     if not is_written_through(output):
-        echo(f"{output} ({len(film)} frames, {len(content) / 1e6:.1f} MB)\n")
+        echo(f"{output} ({_count(film)}, {len(content) / 1e6:.1f} MB)\n")
     return 0
+
+
+def _count(film: Sized) -> str:
+    """Return the number of frames with its noun, such as `1 frame` or `90 frames`."""
+    return "1 frame" if len(film) == 1 else f"{len(film)} frames"

@@ -1,4 +1,4 @@
-"""``proxlearn fit my.csv --target label``: fit a model with selected settings to a user's table."""
+"""``proxlearn fit my.csv --target label``: select settings for a user's table, and fit a model to the table."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ The table is a file in one of these formats, which is recognised by its content:
   text with a header line, separated by commas, semicolons, tabs, | or blanks; in UTF-8, UTF-16 or cp1252
   the same compressed (.gz, .bz2, .xz, .zip); Parquet and Excel with the extras parquet and excel; .npz
 
-If the table has problems, such as text or missing values, the error lists them all, with a command that solves them.
+If the table has problems, such as text or missing values, the error message lists all of them, with a command that
+solves them.
 """
 EXAMPLES = """\
   proxlearn fit my.csv --target label
   proxlearn fit my.csv --target label --drop id --drop "first name" -o result
   proxlearn fit my.csv --target label --encode onehot --missing median
   proxlearn fit my.csv --target height --target weight                   two targets that are numbers
-  proxlearn predict result --data new.csv -o out.csv                     predict new rows
+  proxlearn predict result --data new.csv -o out.csv                     predict the targets of new rows
 """
 
 
@@ -60,9 +61,9 @@ def _summary(folder: Path) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command; the options that describe the table are named in ``FIT_OPTIONS``."""
+    """Return the argument parser of ``proxlearn fit``; ``FIT_OPTIONS`` lists the options that describe the table."""
     parser = command_parser("fit", DESCRIPTION, EXAMPLES)
-    parser.add_argument("table", metavar="FILE", help="the table")
+    parser.add_argument("table", metavar="FILE", help="the file that contains the table")
     table = parser.add_argument_group("table")
     table.add_argument(
         "--target", action="append", required=True, metavar="COLUMN", help="the column to predict; can be repeated"
@@ -70,11 +71,12 @@ def build_parser() -> argparse.ArgumentParser:
     table.add_argument(
         "--drop", action="append", metavar="COLUMN", help="a column that is not used, such as an id; can be repeated"
     )
-    table.add_argument("--encode", choices=("onehot",), help="onehot: text columns as 0/1 columns, one per category")
+    table.add_argument("--encode", choices=("onehot",), help="onehot: replace text columns with 0/1 columns")
     table.add_argument(
         "--missing",
         choices=("median", "drop", "indicator"),
-        help="missing values: fill in the median, leave out the row, or fill in the median and mark it in a 0/1 column",
+        help="missing values: median: fill in the median; drop: leave out the row; indicator: fill in the median and "
+        "mark the value in a 0/1 column",
     )
     table.add_argument(
         "--missing-value",
@@ -83,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="a text or number that marks a missing value, such as ? or -999; can be repeated",
     )
-    table.add_argument("--decimal", choices=("comma", "point"), help="comma: 1.234,5; point: 1,234.5")
+    table.add_argument("--decimal", choices=("comma", "point"), help="decimal sign: comma (1.234,5) or point (1,234.5)")
     table.add_argument(
         "--no-header",
         dest="header",
@@ -94,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     table.add_argument("--skip-lines", metavar="NUMBER", help="number of lines before the header line")
     table.add_argument("--bad-lines", choices=("drop",), help="drop: leave out lines with too many fields")
     table.add_argument(
-        "--task", choices=("binary", "multiclass", "regression"), help="default: inferred from the target"
+        "--task", choices=("binary", "multiclass", "regression"), help="kind of the target (default: inferred)"
     )
     run = parser.add_argument_group("run")
     run.add_argument("-o", "--output", metavar="FOLDER", help="folder of the result (default: outputs/<file>/<name>)")
@@ -111,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    """Return the overrides of `proxlearn train` for the options of the command."""
+    """Convert the options of the command to overrides of `proxlearn train`."""
     words = ["dataset=csv", "recipe=tuned", f"dataset.path={hydra_value(options.table)}"]
     settings: dict[str, Any] = {key: getattr(options, key) for key in FIT_OPTIONS} | {"task": options.task}
     for key, value in settings.items():

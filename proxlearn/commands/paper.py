@@ -22,7 +22,7 @@ targets:
   fig2 .. fig5             a figure as .png and .pdf
   curves                   distances from the paper's published curves, and Figures 4 and 5: curves.md
   health                   the effect of the proximal step in every experiment: health.md
-  tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
+  tuned                    recipe=tuned on every dataset, next to the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
   losses                   quadratic loss against logistic loss or cross-entropy on paired splits: losses.md
   estimators               the estimators compared with five of scikit-learn on twelve tables: estimators.md
@@ -36,13 +36,13 @@ finished in the archive. Any other run is trained in its own run folder below ou
 and packed into the archive when it is finished. A stopped run continues from its run folder; if that folder is gone,
 for example in a clean clone, the run starts again from its first step. A run also starts again if its experiment has
 more steps than the archived run. The fits of tuned, weights, losses and estimators are stored one by one in
-outputs/NAME/results.jsonl and are not repeated either.
+outputs/NAME/results.jsonl; fits that are stored there are not repeated.
 
 examples:
   proxlearn paper all                  every table, figure and page, also in a clean clone
   proxlearn paper table2 fig2          two of them
   proxlearn paper runs table4          train the missing runs of Table 4 first
-  proxlearn paper runs --jobs 4        all missing runs and fits, four at a time; stop and repeat it at any time
+  proxlearn paper runs --jobs 4        all missing runs and fits, four at a time; can be stopped and repeated
   proxlearn paper --quick              all stages with 1/100 of the steps, into outputs/paper-quick
 """
 
@@ -76,12 +76,12 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see above")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="what to build (see the list above)")
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train short runs (1/100 of the steps, at most 100) and build from them; not available for tuned, "
-        "weights, losses and estimators",
+        help="train short runs (1/100 of the steps, at most 100) and build the targets from them; not available for "
+        "tuned, weights, losses and estimators",
     )
     parser.add_argument(
         "--into",

@@ -1,4 +1,4 @@
-"""``proxlearn plot <folder>...``: draw the tables and plots of runs and sweeps again."""
+"""``proxlearn plot <folder>...``: create the tables and plots of runs and sweeps again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
-Draw the tables and plots of runs and sweeps again. Only their folders are needed, not the data.
-A run also draws them at its end; use this command for a run that is still running or was stopped, after an upgrade of
+Create the tables and plots of runs and sweeps again. Only their folders are needed, not the data.
+A run also creates them at its end; use this command for a run that is still running or was stopped, after an upgrade of
 proxlearn, or in a copy of the folder on another machine."""
 EXAMPLES = """\
   proxlearn plot outputs/wdbc/NAME       one run
-  proxlearn plot outputs/sweeps/NAME     a sweep: its summary and the plots over all runs
+  proxlearn plot outputs/sweeps/NAME     a sweep: its summary and the plots of all runs
   proxlearn plot outputs/wdbc/*          all runs of a dataset
 """
 
@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
         require_drawable(folder)
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {folder}", "copy it into a folder that you can write to")
+            raise InputError(f"cannot write to {folder}", "copy the folder to a place where you have write permission")
     from proxlearn.views.run.run_views import render_run
     from proxlearn.views.sweep.sweep_views import render_sweep
 

@@ -1,4 +1,4 @@
-"""``proxlearn predict <run folder> --data new.csv -o out.csv``: predict new rows with a trained cloud."""
+"""``proxlearn predict <run folder> --data new.csv -o out.csv``: predict the targets of new rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from proxlearn.predict.prediction_table import (
 from proxlearn.terminal.argument_parser import command_parser
 
 DESCRIPTION = """\
-Predict new rows with the newest cloud of a run. Only the run folder is needed, not the training data. The columns of
-the table are matched by name.
+Predict the targets of new rows with the newest cloud of a run. Only the run folder is needed, not the training data.
+The columns of the table are matched to the features by name.
 
 The output has one line per row, with these columns:
   prediction             the class, or the value in the target's units
@@ -24,7 +24,7 @@ The output has one line per row, with these columns:
 
 `spread` estimates how far the prediction would move if the same number of particles were drawn again independently. It
 is large if the particles disagree; it does not measure the noise of the targets. Trained particles compensate for one
-another, so a run with another seed typically differs by less.
+another, so the predictions of a run with another seed typically differ by less.
 """
 EXAMPLES = """\
   proxlearn predict outputs/csv/NAME --data new.csv -o out.csv       write the predictions to out.csv
@@ -50,7 +50,7 @@ def main(args: list[str]) -> int:
         "--estimate",
         choices=("weighted", "unweighted"),
         default="weighted",
-        help="mean over the particles, with their weights (default) or without",
+        help="mean over the particles with their weights (weighted, default) or without (unweighted)",
     )
     options = parser.parse_args(args)
     check_prediction_output(options.output, options.data)

@@ -11,7 +11,7 @@ from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
-Write one HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions. The page is one
+Write one HTML page about runs and sweeps: results, curves, weights, and the cloud at every stored step. The page is one
 file that opens without a network or a server, so it can be sent to others.
 
 With --watch, no file is written; the page is served on this machine (127.0.0.1) and updates itself while the runs
@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
         metavar="FILE",
         help="the page to write (default: report.html, in the given folder if there is only one)",
     )
-    parser.add_argument("-w", "--watch", action="store_true", help="serve the page on this machine and keep it current")
+    parser.add_argument("-w", "--watch", action="store_true", help="serve the page on this machine and update it")
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port for --watch (default: any free port)")
     options = parser.parse_args(args)
     folders: list[Path] = options.folders
@@ -64,13 +64,13 @@ def watch(folders: list[Path], port: int) -> int:
     from proxlearn.views.report.server import ReportServer
 
     builder = PageBuilder(folders)
-    # A problem with a folder ends the command here, before a browser is involved.
+    # An unreadable folder is reported here, before the server starts.
     builder.data(progress=True)
     try:
         server = ReportServer(builder, port)
     except (OSError, OverflowError) as error:
         raise InputError(
-            f"cannot serve on port {port}: {error}", "choose another --port, or leave --port out"
+            f"cannot serve on port {port}: {error}", "choose another --port, or leave out --port"
         ) from error
     with server:
         print(server.url, flush=True)

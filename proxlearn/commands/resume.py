@@ -24,7 +24,10 @@ if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Continue a run; ``world`` holds the ranks that share it, all of which call this function."""
+    """Continue a run and return the exit code.
+
+    If several ranks share the run, each of them calls this function with its ``world``.
+    """
     if world is None:
         config, folder = preflight(args)
     else:
@@ -57,7 +60,8 @@ def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
         raise InputError(f"the folder {parsed.folder} does not exist", "give a folder that `proxlearn train` created")
     RunFolder(folder).refuse_links()
     recover_locked(folder)
-    # A path in a file must not lead out of the folder. The first cloud of an init_from run is in the folder itself.
+    # A path in config.yaml must not refer to a place outside the folder. The initial cloud of a run with init_from is
+    # stored in the folder.
     config = replace(RunFolder(folder).read_config(), init_from=None)
     if parsed.steps is not None:
         config = replace(config, steps=integer(at_least=0, example=1000)("--steps", parse_number(parsed.steps)))
@@ -76,5 +80,5 @@ def refuse_remote_logger(logger: LoggerConfig) -> None:
     """
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
-        problem = f"the config in this folder logs to {uri!r:.100}, which `resume` does not accept"
+        problem = f"config.yaml sets logger.uri={uri!r:.100}, but `proxlearn resume` logs only below the current folder"
         raise InputError(problem, f"repeat the `proxlearn train ... logger={logger.name} logger.uri=...` command")

@@ -19,7 +19,7 @@ Search for hyperparameters. Every trial is an ordinary run, scored on a validati
 that was stopped or killed, and a larger --trials extends it. Needs the extra `search` (Optuna).
 
 Ranges are given in place of values:
-  beta=log(0.01,10)        a number, searched by orders of magnitude
+  beta=log(0.01,10)        a number, searched on a logarithmic scale
   h=uniform(0.1,1)         a number
   N=int(50,500)            a whole number
   activation=choice(tanh,relu)   one of several values
@@ -50,7 +50,8 @@ def main(args: list[str]) -> int:
     before = f", {finished} already finished" if finished else ""
     from proxlearn.train_and_draw import echo
 
-    echo(f"proxlearn: a search of {trials} trials{before} -> {display_path(folder)}\n")
+    noun = "trial" if trials == 1 else "trials"
+    echo(f"proxlearn: a search of {trials} {noun}{before} -> {display_path(folder)}\n")
     arguments = (folder, trials, command)
     jobs = [
         Job(f"trial-{i}", f"trial {i + 1} of {trials}", search.run_trial, arguments) for i in range(finished, trials)
@@ -91,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def plan_search(options: argparse.Namespace) -> Any:
-    """Check the config of a first trial, and return the plan of the search."""
+    """Check the configs at the first and last values of the ranges, and return the plan of the search."""
     from proxlearn.sweeps.search import VALIDATION_FRACTION, SearchPlan, default_metric, trial_config
     from proxlearn.sweeps.search_space import parse_space
 
@@ -105,7 +106,7 @@ def plan_search(options: argparse.Namespace) -> Any:
     ends = [{p.key: str(p.values[end]) for p in plan.space} for end in (0, -1)]
     configs = [trial_config(plan, values) for values in ends]
     if configs[0].validation_fraction is None:
-        raise InputError("validation_fraction is null", "leave it out, or give a fraction")
+        raise InputError("validation_fraction=null leaves no rows to score trials", "leave it out, or set a fraction")
     metric = options.metric or default_metric(configs[0])
     if not metric.startswith("validation_"):
         remedy = f"use --metric validation_{metric.partition('_')[2] or 'log_loss_weighted'}"

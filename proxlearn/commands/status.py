@@ -16,11 +16,11 @@ Show the runs and sweeps in the given folders: state, progress, speed, time left
 these metrics are older than the run's newest step, the column "logged" shows their step.
 
 states of a run:
-  running    its process is active
-  finished   all its steps are done
+  running    the process of the run is active
+  finished   all steps are done
   stopped    by a signal; the same command continues it
-  failed     the remark says why
-  dead       its process is gone; the same command continues from the newest checkpoint
+  failed     the column "remark" states the reason
+  dead       its process no longer exists; the same command continues from the newest checkpoint
 states that only the jobs of a sweep have:
   killed, skipped, waiting (another process has the run), invalid, not started"""
 EXAMPLES = """\
@@ -38,7 +38,7 @@ def main(args: list[str]) -> int:
         nargs="*",
         type=Path,
         metavar="FOLDER",
-        help="a run, a sweep, or a folder that holds them (default: outputs)",
+        help="a run folder, a sweep folder, or a folder that contains such folders (default: outputs)",
     )
     parser.add_argument(
         "-w",
@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
         if not folder.is_dir():
             raise InputError(
                 f"the folder {folder} does not exist",
-                "give a folder that holds runs, or start a run with `proxlearn train`",
+                "give a folder that contains runs, or start a run with `proxlearn train`",
             )
     if options.watch is not None and not options.watch > 0:
         raise InputError(f"--watch must be greater than 0, got {options.watch:g}", "try --watch 2")

@@ -49,7 +49,10 @@ class RunPlan:
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Train a run or a sweep; ``world`` holds the ranks that share the run, all of which call this function."""
+    """Train a run or a sweep, and return the exit code.
+
+    If several ranks share a run, each of them calls this function with its ``world``.
+    """
     plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
     if plan is None:
@@ -68,13 +71,16 @@ def main(args: list[str], world: World | None = None) -> int:
             notice("this run used the paper's settings; recipe=tuned selects settings for your table, as `fit` does")
         return code
     finally:
-        # A run that fails while its data are read has created an empty folder.
+        # A run that fails while its data are read leaves an empty folder.
         if world is None or world.rank == 0:
             remove_if_empty(plan.folder, existing)
 
 
 def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
-    """Return the run of the command line; raise an error on all ranks if their command lines differ."""
+    """Return the plan of the run, or None if nothing is trained.
+
+    Raise an error on all ranks if their commands differ or are not valid.
+    """
     from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
 
     def work() -> RunPlan | None:
@@ -82,7 +88,7 @@ def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
         if isinstance(plan, SweepPlan):
             raise InputError("a sweep cannot run on several ranks", "start the run without torchrun or srun")
         if plan is not None and plan.config.kernel != "auto" and plan.config.weights == "proximal":
-            raise InputError(f"kernel={plan.config.kernel} runs in one process", "use kernel=auto on several ranks")
+            raise InputError(f"kernel={plan.config.kernel} does not support several ranks", "use kernel=auto")
         return plan
 
     check_same_program(world)
@@ -93,9 +99,9 @@ def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
 
 
 def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
-    """Return the run or sweep of a command line, composed and checked; no folder is created.
+    """Compose and check a command line, and return the plan of its run or sweep; no folder is created.
 
-    Return None if nothing is trained: for help, tab completion, or a config to print.
+    Return None if the command line only asks for help, tab completion or a printed config.
     """
     parsed = parse(args)
     if parsed.shell_completion or parsed.hydra_help:
@@ -117,7 +123,7 @@ def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
 
 
 def check_run(config: TrainConfig, folder: object) -> RunPlan:
-    """Return the plan of a run; raise InputError if this machine cannot run it or must not write to its folder."""
+    """Return the plan of a run; raise InputError if it cannot run on this machine or its folder cannot be used."""
     if not isinstance(folder, str) or not folder:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)

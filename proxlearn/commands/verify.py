@@ -21,21 +21,21 @@ a double well, an aggregation energy and a network with one parameter (finite vo
 The results are stored one by one in FOLDER/results.jsonl, and the same command computes the missing ones.
 The page FOLDER/verify.md begins with the conclusion. The command takes less than half an hour on two cores.
 
---experiment weights runs the experiment on whether weights lower the risk of a network (about half an hour on two
-cores; needs the data file of banana). Its page, FOLDER/experiment.md, begins with the conclusion and the design.
+--experiment weights runs an experiment that tests whether the weights lower the risk of a network (about half an hour
+on two cores; needs the data file of banana). Its page, FOLDER/experiment.md, begins with the conclusion and the design.
 """
 EXAMPLES = """\
-  proxlearn verify                        everything, into outputs/verify
-  proxlearn verify --quick                a part of it in less than a minute, into outputs/verify-quick
-  proxlearn verify --page                 only write the pages from the stored results
-  proxlearn verify --experiment weights   the experiment on the use of weights
+  proxlearn verify                        all tests, into outputs/verify
+  proxlearn verify --quick                a part of the tests in less than a minute, into outputs/verify-quick
+  proxlearn verify --page                 only write the page from the stored results
+  proxlearn verify --experiment weights   the experiment with the weights
 """
 
 
 def main(args: list[str]) -> int:
     parser = command_parser("verify", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--quick", action="store_true", help="fewer flows, settings and seeds")
-    parser.add_argument("--experiment", metavar="NAME", help=f"run a designed experiment: {', '.join(EXPERIMENTS)}")
+    parser.add_argument("--quick", action="store_true", help="test fewer flows, settings and seeds")
+    parser.add_argument("--experiment", metavar="NAME", help=f"run this experiment instead: {', '.join(EXPERIMENTS)}")
     parser.add_argument("--page", action="store_true", help="only write the page from the stored results")
     parser.add_argument(
         "--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: number of cores)"
@@ -70,7 +70,7 @@ def main(args: list[str]) -> int:
     code = 0
     if not options.page:
         if is_experiment:
-            # An absent data file is reported before the first fit.
+            # The data are read first, so that a missing file is reported before the first fit.
             banana_table()
         code = compute(pieces, results, jobs or available_cores(), "verify")
         if code > 128:

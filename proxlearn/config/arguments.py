@@ -1,8 +1,8 @@
-"""The command line of `proxlearn train`: its conversion to Hydra's syntax, quoting, and the grid of a sweep.
+"""Conversion of the command line of `proxlearn train` to Hydra's syntax, and expansion of the grid of a sweep.
 
-In Hydra's syntax, blanks, brackets, commas and quotes are special. The values of text keys (file and column names) are
-used as typed, unless Hydra reads them as a value that a text key accepts. Other values that Hydra cannot read are
-passed on as strings, so that the validator of the key reports the problem.
+In Hydra's syntax, blanks, brackets, commas and quotes have a special meaning. The value of a text key, such as a file
+or column name, is used as the user typed it, unless it is a list or a function of Hydra that the key accepts. Any other
+value that Hydra cannot read is passed on as a string, so that the validator of the key reports the problem.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proxlearn.printable_text import override_word, quote, quote_literal
 
 
 def count_combinations(overrides: list[Override], limit: int) -> int:
-    """Return the number of combinations; a result above ``limit`` may be an underestimate."""
+    """Return the number of combinations of the values of all overrides; above ``limit``, it may be underestimated."""
     return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
 
 
@@ -84,7 +84,7 @@ def hydra_arguments(args: list[str]) -> list[str]:
     is_sweep = parsed.multirun or any(re.fullmatch(r"\+*hydra\.mode=MULTIRUN", word) for word in parsed.overrides)
     flags = list(args)
     for word in reversed(parsed.overrides):
-        # The search starts at the end, because the value of a flag precedes the overrides that follow it.
+        # The search starts at the end, because the value of an earlier flag may be equal to the override.
         del flags[len(flags) - 1 - flags[::-1].index(word)]
     folder = parsed.config_dir
     if folder is not None and expand_home(folder) != folder:
@@ -94,7 +94,7 @@ def hydra_arguments(args: list[str]) -> list[str]:
 
 
 def _split_loggers(word: str) -> list[str]:
-    """Return ``logger=[a,b]`` as words that select the first logger and list the others; ``csv`` is left out."""
+    """Split ``logger=[a,b]`` into words that select the first logger and list the others; ``csv`` is left out."""
     listed = re.fullmatch(r"logger=\[([\w\s,-]*)\]", word)
     if listed is None:
         return [word]
@@ -105,7 +105,7 @@ def _split_loggers(word: str) -> list[str]:
 
 
 def prepare_override(word: str, is_sweep: bool = False) -> str:
-    """Return one override in Hydra's syntax; in a sweep, commas separate the values of a key."""
+    """Convert one override to Hydra's syntax; in a sweep, commas separate the values of a key."""
     key, equals, typed_value = word.partition("=")
     name = key.lstrip("+").partition("@")[0]
     value = typed_value
@@ -126,7 +126,7 @@ def prepare_override(word: str, is_sweep: bool = False) -> str:
 
 
 def _text_value(name: str, value: str, override: Override | None, is_sweep: bool) -> str:
-    """Return the value of a text key in Hydra's syntax."""
+    """Convert the value of a text key to Hydra's syntax."""
     items = [item.strip() for item in value.split(",")]
     if override is None:
         if is_sweep and len(items) > 1:
@@ -154,7 +154,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return the typed string, quoted if Hydra would parse a different value, as for a column called 1.50 or `true`."""
+    """Return the typed string, in quotes if Hydra would otherwise change it, such as a column called 1.50 or `true`."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
@@ -198,7 +198,7 @@ def _malformed_override(word: str) -> InputError:
 
 
 def _refuse_arguments(message: str) -> NoReturn:
-    """Raise an InputError with a remedy for an error of argparse, which would print its usage instead."""
+    """Raise an InputError with a remedy for an argparse error; without this function, argparse prints its usage."""
     unknown = re.match(r"unrecognized arguments: (.*)", message, re.DOTALL)
     if unknown is None:
         raise InputError(message, "see `proxlearn train --help`")
@@ -206,6 +206,6 @@ def _refuse_arguments(message: str) -> NoReturn:
     option, _, value = word.partition("=")
     key = option.strip("-").replace("-", "_")
     if key in schema.ALL_KEYS:
-        raise InputError(f"train has no option {option}", f"write {key}={value or 'VALUE'}")
+        raise InputError(f"`proxlearn train` has no option {option}", f"write {key}={value or 'VALUE'}")
     options = [text for action in flag_parser()._actions for text in action.option_strings if text.startswith("--")]
-    raise InputError(f"train has no option {option}", did_you_mean(option, options))
+    raise InputError(f"`proxlearn train` has no option {option}", did_you_mean(option, options))

@@ -1,7 +1,7 @@
-"""Composition of a config from a command line, with Hydra's public API, and validation of the result.
+"""Composition of a config from a command line with Hydra's public API, and checks that the config is safe.
 
-A config holds values and never code. Hydra, however, lets a config import and call objects (`_target_`, callbacks,
-logging handlers, pickled reruns, packages as search paths). proxlearn uses none of these features and rejects all of
+A config may contain only values. Hydra, however, lets a config import and call objects (`_target_`, callbacks, logging
+handlers, pickled reruns, packages as search paths). proxlearn uses none of these features, and rejects configs that use
 them before Hydra acts on the config.
 """
 
@@ -33,12 +33,12 @@ from proxlearn.files.safe_read import check_path
 
 
 def register_resolvers() -> None:
-    """Register the resolver; this function must be called before a recipe is resolved."""
+    """Register the resolver ``proxlearn.reading``; this must be done before a recipe is resolved."""
     OmegaConf.register_new_resolver("proxlearn.reading", resolve_reading, replace=True)
 
 
 def resolve_reading(loss: str | None) -> str:
-    """Return the default of drift and prox_potential; the paper's reading exists only for the quadratic loss."""
+    """Return the default of drift and prox_potential: `paper` for the quadratic loss, otherwise `first_variation`."""
     return "paper" if loss == "quadratic" else "first_variation"
 
 
@@ -49,8 +49,8 @@ def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
     files in the run folder is not allowed.
     """
     if composed.hydra.output_subdir is not None:
-        problem = "hydra.output_subdir would put Hydra's own files into the run folder"
-        raise InputError(problem, "leave it out (the run's config is config.yaml)")
+        problem = "hydra.output_subdir is not allowed because Hydra would write its own files into the run folder"
+        raise InputError(problem, "leave it out (the config of the run is stored in config.yaml)")
     ignored, effective = ("hydra.run", "hydra.sweep.dir") if is_sweep else ("hydra.sweep", "hydra.run.dir")
     overrides: Any = OmegaConf.to_container(composed.hydra.overrides.hydra, resolve=False)
     for override in overrides:
@@ -61,21 +61,21 @@ def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
 
 
 CONFIG_NAME = "train"
-"""The primary config, unless --config-name selects another one."""
+"""Name of the primary config, unless --config-name selects another one."""
 VERSION_BASE = "1.3"
 """The version of Hydra whose defaults apply."""
 PLUGINS = {
     "launcher": re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*Launcher"),
     "sweeper": re.compile(r"hydra\._internal\.core_plugins\.basic_sweeper\.BasicSweeper"),
 }
-"""Classes that a config may name: the installed launchers, and the sweeper that Hydra provides."""
+"""Patterns of the classes that a config may name: the installed launchers and the sweeper of Hydra."""
 SILENT_LOGGING = (
     {"version": 1, "root": None, "disable_existing_loggers": False},
     {"version": 1, "root": {"level": "ERROR"}, "disable_existing_loggers": True},
 )
 """Hydra's logging options `none` and `disabled`; the other options import classes. The log of a run is train.log."""
 MAX_COPIES = 10**6
-"""Maximum number of copies of one string that nested interpolations may produce."""
+"""Maximum number of copies that nested interpolations may make of one string."""
 
 
 def parse(args: list[str]) -> argparse.Namespace:
@@ -83,14 +83,18 @@ def parse(args: list[str]) -> argparse.Namespace:
     parsed = parse_arguments(hydra_arguments(args))
     if parsed.experimental_rerun is not None:
         raise InputError(
-            "--experimental-rerun loads a pickle, which can contain code", "use `proxlearn resume FOLDER` instead"
+            "--experimental-rerun is not allowed because it loads a pickle, which can contain code",
+            "use `proxlearn resume FOLDER` instead",
         )
     if parsed.config_path is not None:
-        raise InputError("--config-path would hide proxlearn's own configs", "add your configs with --config-dir")
+        problem = "--config-path is not allowed because it hides proxlearn's own configs"
+        raise InputError(problem, "add your configs with --config-dir")
     if any("pkg://" in override for override in parsed.overrides):
-        raise InputError("a pkg:// search path imports a package", "use --config-dir FOLDER instead")
+        problem = "a pkg:// search path is not allowed because it imports a package"
+        raise InputError(problem, "use --config-dir FOLDER instead")
     if any(override.lstrip("+").startswith("hydra.searchpath") for override in parsed.overrides):
-        raise InputError("hydra.searchpath adds configs that are not checked", "use --config-dir FOLDER instead")
+        problem = "hydra.searchpath is not allowed because it adds configs that are not checked"
+        raise InputError(problem, "use --config-dir FOLDER instead")
     if parsed.config_dir is not None:
         check_config_folder(parsed.config_dir)
     return parsed
@@ -123,12 +127,12 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
             _check_folders(composed)
             return composed, loader
     except Exception as error:
-        # Some overrides (`dataset=null`) raise errors of many types inside Hydra; all of them are input errors.
+        # Some overrides, such as `dataset=null`, make Hydra raise errors of many types; all of them are input errors.
         raise translate_hydra_error(error) from error
 
 
 def refuse_code(composed: DictConfig) -> None:
-    """Raise InputError if a config makes Hydra import or call code, or changes the environment of programs."""
+    """Raise InputError if a config makes Hydra import or call code, or set environment variables."""
     refuse_targets(OmegaConf.to_container(own_part(composed)), "")
     hydra: Any = OmegaConf.to_container(composed.hydra)
     if hydra["callbacks"]:
@@ -139,10 +143,10 @@ def refuse_code(composed: DictConfig) -> None:
                 f"hydra.{logging} is not allowed because it imports code", "leave it out (the log is train.log)"
             )
     if hydra["job"]["env_set"]:
-        problem = "hydra.job.env_set changes the environment of other programs"
+        problem = "hydra.job.env_set is not allowed because it changes environment variables"
         raise InputError(problem, "set the variables in your shell instead")
     if hydra["job"]["chdir"]:
-        raise InputError("hydra.job.chdir would change what relative paths refer to", "leave it out")
+        raise InputError("hydra.job.chdir is not allowed because it changes the working directory", "leave it out")
     for name, allowed_class in PLUGINS.items():
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
         if not isinstance(plugin, dict) or not allowed_class.fullmatch(str(plugin.pop("_target_", ""))):
@@ -154,13 +158,13 @@ def refuse_code(composed: DictConfig) -> None:
 
 
 def own_part(composed: DictConfig) -> DictConfig:
-    """Return a composed config without the settings of Hydra, which are below the key ``hydra``."""
+    """Return a composed config without the key ``hydra``, which contains the settings of Hydra."""
     own: DictConfig = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
     return own
 
 
 def _check_interpolations(composed: DictConfig) -> None:
-    """Raise InputError if strings refer to each other so often that resolving them would take too long."""
+    """Raise InputError if nested interpolations copy strings so often that resolving them would take too long."""
     copies = 1
     for text in iterate_texts(OmegaConf.to_container(composed, resolve=False)):
         copies *= max(1, text.count("${"))
@@ -177,7 +181,7 @@ def _check_folders(composed: DictConfig) -> None:
             continue
         check_path(f"hydra.{name}.dir", folder)
         if folder.startswith("~"):
-            # `~` is expanded on the command line only, and stays if the user does not exist.
+            # `~` is expanded only on the command line, and only if the user exists.
             remedy = "write ${oc.env:HOME}/..., or ./~... for a folder whose name starts with `~`"
             problem = f"hydra.{name}.dir={folder:.200}: `~` is not expanded for an unknown user or in a config file"
             raise InputError(problem, remedy)

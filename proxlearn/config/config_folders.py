@@ -59,10 +59,10 @@ def read_dataset_file(name: str) -> dict[str, Any]:
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 100_000
-"""Maximum size of a file in bytes; the configs of proxlearn have fewer than 6000."""
+"""Maximum size of a config file in bytes; the files of proxlearn have fewer than 6000 bytes."""
 MAX_DEPTH = 50
 MAX_NODES = 20_000
-"""Maximum number of nodes of a file, with every alias counted as a copy of the node to which it refers."""
+"""Maximum number of YAML nodes in a config file; an alias counts as a copy of the node to which it refers."""
 SUFFIXES = (".yaml", ".yml")
 
 _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=None)
@@ -71,8 +71,8 @@ _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=No
 class UserSearchPath(SearchPathPlugin):
     """A Hydra plugin that adds the user's folder, and the datasets and loggers of packages, to the search path.
 
-    They come after proxlearn's own configs and cannot replace them. The override hydra.searchpath would add the user's
-    folder too late, so that a primary config (--config-name) in this folder would not be found.
+    These configs come after proxlearn's own ones and cannot replace them. The override hydra.searchpath would add the
+    user's folder too late, so that a primary config (--config-name) in this folder would not be found.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
@@ -90,7 +90,7 @@ def register_search_path() -> None:
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add a folder to the search path of Hydra, which must be initialised in the block; None adds nothing."""
+    """Add ``folder``, unless it is None, to the search path of Hydra; initialise Hydra inside the block."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
@@ -114,7 +114,7 @@ def check_config_folder(text: str) -> None:
         refuse_targets(values, f"{path}: ")
         texts = list(iterate_texts(values))
         if any("pkg://" in text for text in texts):
-            raise InputError(f"{path}: a pkg:// search path imports a package", VALUES_ONLY)
+            raise InputError(f"{path}: a pkg:// search path is not allowed because it imports a package", VALUES_ONLY)
         if any(text in ("searchpath", "hydra.searchpath") for text in texts):
             raise InputError(
                 f"{path}: hydra.searchpath points outside --config-dir", "move the configs into that folder"
@@ -134,13 +134,14 @@ def _config_files(folder: Path) -> Iterator[Path]:
         entries += len(folders) + len(files)
         if entries > MAX_ENTRIES:
             raise InputError(
-                f"{folder} holds more than {MAX_ENTRIES} files and folders", "give a folder that holds configs only"
+                f"{folder} contains more than {MAX_ENTRIES} files and folders",
+                "give a folder that contains only configs",
             )
         yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIXES))
 
 
 def _load(path: Path) -> list[Any]:
-    """Return the YAML documents of one file as plain values; raise ValueError if the file exceeds a limit."""
+    """Return the YAML documents of a file as plain values; raise ValueError if the file exceeds a limit."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
@@ -159,7 +160,7 @@ def _load(path: Path) -> list[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Raise ValueError if the nesting is too deep, because building the nodes would exceed the recursion limit."""
+    """Raise ValueError if a YAML text is nested so deeply that building its nodes would exceed the recursion limit."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -219,7 +220,7 @@ class EntryPointConfigs(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         group, name = _split(config_path)
-        # A logger of a package has the same keys as proxlearn's own, so its package need not be imported here.
+        # A logger of a package has the same keys as proxlearn's loggers, so the package need not be imported here.
         values = dataset_values(name) if group == "dataset" else {"name": name, "uri": None}
         return ConfigResult(self.provider, self.full_path(), OmegaConf.create(values), {"package": None})
 
@@ -247,13 +248,14 @@ def dataset_values(name: str) -> dict[str, Any]:
 
 
 def refuse_targets(node: Any, prefix: str) -> None:
-    """Raise InputError if a plain structure contains `_target_`; the message begins with ``prefix``, its location."""
+    """Raise InputError if nested plain values contain `_target_`; ``prefix`` states their location in the message."""
     if any(text == "_target_" for text in iterate_texts(node)):
-        raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
+        problem = f"{prefix}_target_ is not allowed because Hydra would import and call its value"
+        raise InputError(problem, VALUES_ONLY)
 
 
 def iterate_texts(node: Any) -> Iterator[str]:
-    """Yield every string in a plain structure, including the keys."""
+    """Yield every string in nested plain values, including the keys of mappings."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):

@@ -2,9 +2,9 @@
 
 - The parser of Hydra's command-line flags: `proxlearn train` accepts the same flags, checks the config before Hydra
   acts on them, and allows flags between overrides, which ``hydra.main`` does not.
-- The callbacks in ``HydraContext``: Hydra's launchers are set up with this public class, whose second field is private.
+- The class of the callbacks in ``HydraContext``: the context, which launchers need, is public; this class is private.
 
-Composition needs neither: proxlearn/config/compose.py uses the public API.
+The composition of configs needs neither of them: proxlearn/config/compose.py uses the public API.
 """
 
 from __future__ import annotations

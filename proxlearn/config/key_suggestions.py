@@ -18,7 +18,7 @@ SYNONYMS = {
     "hydra/launcher": ("launcher", "hydra.launcher"),
     "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
 }
-"""Names that other programs use for these keys, mapped to proxlearn's names."""
+"""Names that other programs use for a key of proxlearn, by that key."""
 
 
 def suggest_key(key: str, valid_keys: Sequence[str]) -> str:
@@ -32,7 +32,7 @@ def suggest_key(key: str, valid_keys: Sequence[str]) -> str:
     same_leaf = [valid for valid in valid_keys if "." in valid and _leaf(valid).lower() == leaf]
     synonyms = [valid for valid, names in SYNONYMS.items() if key.lower() in names]
     for matches in (same_spelling, same_leaf, synonyms):
-        # A key inside a group with several matches is handled below, with the keys of its own group.
+        # If a key inside a group has several matches, the keys of its own group are suggested below.
         if len(matches) == 1 or (matches and "." not in key):
             return "did you mean " + " or ".join(f"`{match}`" for match in matches) + "?"
     group_keys = {valid.partition(".")[2]: valid for valid in valid_keys if valid.startswith(f"{group}.")}

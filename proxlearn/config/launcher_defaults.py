@@ -26,15 +26,15 @@ SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
 """Defaults of both submitit launchers; a relative folder is below the folder of the sweep."""
 LAUNCHERS = {
     "basic": LauncherInfo(here=True),
-    # By default, joblib gives one worker several short jobs at once, while other workers are idle.
+    # By default, joblib passes several short jobs at once to one worker, while other workers are idle.
     "joblib": LauncherInfo(here=True, extra="joblib", defaults={"batch_size": "1"}),
-    # One year, because a run on this machine has no time limit.
+    # The limit is one year, because a run on this machine should have no time limit.
     "submitit_local": LauncherInfo(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
     # A run resumes exactly, so a job that exceeds its time limit is submitted again until it is finished.
     "submitit_slurm": LauncherInfo(
         here=False, extra="slurm", defaults={**SUBMITIT, "cpus_per_task": 1, "max_num_timeout": 1000}
     ),
-    # A running cluster refuses the launcher's default of object_store_memory (hydra #2893).
+    # A running Ray cluster rejects the launcher's default value of object_store_memory (hydra #2893).
     "ray": LauncherInfo(
         here=False,
         extra="ray",

@@ -1,4 +1,4 @@
-"""The schema of a run's config: frozen dataclasses whose fields are validated when they are built."""
+"""The schema of a run's config: frozen dataclasses, which ``build`` creates from validated values."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """The device and the precision; after the first non-finite value, ``fallback_dtype`` is used."""
+    """The device and the precision; after the first non-finite value, ``fallback_dtype`` replaces ``dtype``."""
 
     device: Device = setting(choice(Device))
     dtype: Dtype = setting(choice(Dtype))
@@ -141,15 +141,15 @@ class TrainConfig(Hyperparameters[float | None]):
     overwrite: bool = setting(flag)
     init_from: str | None = setting(optional(path))
     init_sha256: str | None = setting(optional(word("null")))
-    """Checksum of the initial cloud of an ``init_from`` run; the newest checkpoint of that folder may change later."""
+    """Checksum of the initial cloud of a run with ``init_from``; a later checkpoint of that folder is not used."""
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
     loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
     """The name of the loss; None selects the recommended loss of the task."""
     activation: options.Activation = setting(choice(options.Activation))
     confinement: float | Mapping[str, float] | None = setting(optional(strengths))
-    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta. With None, the
-    selection chooses it; without a selection, it is 0.
+    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta. If it is None, the
+    selection chooses the value; without a selection, the value is 0.
     """
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
@@ -183,9 +183,10 @@ class TrainConfig(Hyperparameters[float | None]):
 
 
 def check_readings(values: Mapping[str, Any]) -> None:
-    """Raise InputError if the paper's reading or solver=literal is combined with a setting for which it is not defined.
+    """Raise InputError if a setting that follows the paper is combined with one for which it is not defined.
 
-    ``values`` holds the settings of a config or the parameters of an estimator, by name; the loss is a name or None.
+    The settings that follow the paper are drift=paper, prox_potential=paper and solver=literal. ``values`` contains the
+    settings of a config or the parameters of an estimator, by name; the loss is a name or None.
     """
     for key in ("drift", "prox_potential"):
         if values[key] == "paper" and values["loss"] not in (None, "quadratic"):
@@ -199,7 +200,7 @@ def check_readings(values: Mapping[str, Any]) -> None:
         if values[key] != "paper":
             raise InputError(f"solver=literal supports only {key}=paper", f"set {key}=paper")
     if values["weights"] != "proximal":
-        raise InputError("solver=literal always takes the proximal step", "leave out weights=... or solver=literal")
+        raise InputError("solver=literal supports only weights=proximal", "leave out weights=... or solver=literal")
 
 
 KEY_ORDER = (
@@ -213,7 +214,7 @@ KEY_ORDER = (
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:
-    """Return the validator of a config field; it accepts null for a hyperparameter that selection can choose."""
+    """Return the validator of a config field; null is accepted if the selection can choose the value."""
     check: Check = setting.metadata["check"]
     return optional(check) if setting.metadata.get("selectable") else check
 
@@ -242,22 +243,22 @@ ADDED_KEYS = {
     "selection_rows": None,
     "metric_rows": None,
 }
-"""Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
+"""Keys that the config.yaml of an earlier version may lack, with values that do not change the results of its run."""
 
 ADDED_DATASET_KEYS: dict[str, Any] = dict.fromkeys(
     ("encode", "missing", "drop", "missing_values", "decimal", "header", "skip_lines", "bad_lines")
 )
-"""The same for the keys of the config group ``dataset``."""
+"""Keys of the group ``dataset`` that the config.yaml of an earlier version may lack, with the value None."""
 
 DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {
     TrainConfig: ADDED_KEYS,
     DatasetConfig: ADDED_DATASET_KEYS,
     LoggerConfig: {"uri": None, "also": None},
 }
-"""The added keys of each part of a config; a logger that needs no address has the uri None."""
+"""Defaults for keys that an old config.yaml lacks, by class; the uri of a logger without an address is None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
-"""Ignored keys in the config.yaml of earlier versions, per part; the top-level key `threads` holds the same value."""
+"""Keys that are ignored in an old config.yaml, by class; device.threads is now the top-level key `threads`."""
 
 SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
 ALL_KEYS = (

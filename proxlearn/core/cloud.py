@@ -13,13 +13,14 @@ from torch import Tensor
 from proxlearn.core.options import Rho0
 from proxlearn.core.samples import as_tensor
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["PointCloud", "Screen", "draw_cloud", "draw_normal"]
 
 
 @dataclass(frozen=True)
 class Screen:
-    """The inputs that determine a neighbour list: the cloud for which it was built, and its radius."""
+    """The cloud for which a neighbour list was built, and the cut-off radius of the list."""
 
     reference: Tensor
     radius: float
@@ -27,11 +28,11 @@ class Screen:
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """A cloud of N weighted particles after ``step`` recursions.
+    """A cloud of N weighted particles at step ``step`` of the recursion.
 
-    The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float. A cloud is
-    not changed in place; a step returns a new one. Two clouds are equal only if they are the same object; compare their
-    tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its arguments; the
+    The weights are stored as logarithms: over 10^6 steps, a weight may become smaller than any float. A cloud is
+    not changed in place; a step returns a new one. Two clouds compare equal only if they are the same object; compare
+    their tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its arguments; the
     constructor takes logarithms and checks nothing.
 
     Parameters
@@ -41,7 +42,7 @@ class PointCloud:
     log_rho : Tensor, shape (N,)
         Natural logarithms of the weights; they are stored in float64, whatever the precision of theta.
     step : int, default=0
-        Number of recursions so far.
+        Number of steps so far.
     screen, epsilon : optional
         State of the recursion, set by ``iterate``.
 
@@ -61,10 +62,10 @@ class PointCloud:
     """
     step: int = 0
     screen: Screen | None = None
-    """The neighbour list in use, if any. It is part of the state because the last bits of sums depend on it."""
+    """The neighbour list in use, if any. It is part of the state, because the rounding of sums depends on it."""
     epsilon: float | None = None
-    """The value of epsilon in use, if epsilon is relative to the cloud. It is part of the state because it was measured
-    at an earlier step."""
+    """The value of epsilon in use, if epsilon is relative to the cloud. It is part of the state, because it was
+    measured at an earlier step."""
 
     def __post_init__(self) -> None:
         if self.log_rho.dtype != torch.float64:
@@ -94,12 +95,12 @@ class PointCloud:
         N = len(locations)
         weights = torch.full((N,), 1 / N, dtype=torch.float64) if rho is None else as_tensor("rho", rho).double()
         if weights.shape != (N,):
-            problem = f"rho has the shape {tuple(weights.shape)}, but there are {N} particles"
+            problem = f"rho has the shape {tuple(weights.shape)}, but theta has {counted(N, 'row')}"
             raise InputError(problem, "give one weight per particle")
         if not bool(torch.isfinite(locations).all()):
-            raise InputError("theta holds a number that is not finite", "correct the locations")
+            raise InputError("theta holds a number that is not finite", "replace NaN and infinity in theta")
         if not bool((torch.isfinite(weights) & (weights > 0)).all()):
-            raise InputError("rho must hold finite numbers > 0", "leave out particles without mass")
+            raise InputError("rho must hold finite numbers > 0", "remove the particles whose weight is 0")
         return cls(locations.contiguous(), weights.log().to(locations.device))
 
     @property
@@ -117,7 +118,7 @@ class PointCloud:
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud converted to a device and a precision; a conversion discards the screen.
+        """Return the cloud converted to another device or precision; a conversion discards the neighbour list.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The time that this process has spent compiling and loading passes, which is not counted as step time.
+"""The time that this process has spent compiling and loading functions, which is not counted as step time.
 
 The module does not import Numba, because the progress bar of every engine reads this time.
 """
@@ -14,13 +14,13 @@ class CompileTime:
 
     def __init__(self) -> None:
         self.passes = 0
-        """Number of passes that were compiled rather than loaded from the cache."""
+        """Number of functions that were compiled rather than loaded from the cache."""
         self.seconds = 0.0
-        """Seconds spent compiling passes."""
+        """Seconds spent compiling functions."""
         self.load_seconds = 0.0
-        """Seconds spent loading passes from the cache."""
+        """Seconds spent loading compiled functions from the cache."""
         self.cache_error: OSError | None = None
-        """Error that prevented the most recent pass from being stored in the cache, or None."""
+        """Error that prevented the most recently compiled function from being stored in the cache, or None."""
         self.on_start: Callable[[], None] | None = None
         """Function that is called when a compilation starts."""
         self._depth, self._start = 0, 0.0
@@ -36,7 +36,7 @@ class CompileTime:
         return self._depth > 0
 
     def start(self) -> None:
-        # Compiling a pass also compiles the passes that it calls, so its time includes theirs.
+        # Compiling a function also compiles the functions that it calls, so only the outermost compilation is timed.
         if self._depth == 0:
             self._start = time.monotonic()
             if self.on_start is not None:

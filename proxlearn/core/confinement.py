@@ -1,7 +1,7 @@
 """The confinement R(theta) = (lambda / 2) |theta|^2, with one lambda for all coordinates or one per block of theta.
 
-It keeps the particles from drifting away under the noise; mean-field Langevin theory requires it for a stationary
-state.
+The confinement prevents the noise from driving the particles away without limit; mean-field Langevin theory requires it
+for a stationary state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from proxlearn.errors import InputError, did_you_mean
 __all__ = ["confinement_strengths"]
 
 Confinement = float | Mapping[str, float]
-"""The confinement strength lambda: one number for all coordinates, or one per block (0 for blocks that are not
-named)."""
+"""The confinement strength lambda: one number for all coordinates, or one per block (0 for blocks that
+are not named)."""
 
 
 def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -> Tensor | None:
-    """Return lambda for every coordinate, shape (p,) in float64, or None if there is no confinement."""
+    """Return the strength lambda of every coordinate, shape (p,) in float64, or None if there is no confinement."""
     if isinstance(confinement, Mapping):
         for name in confinement:
             if name not in blocks:

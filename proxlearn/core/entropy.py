@@ -20,30 +20,31 @@ NEIGHBOURS = 3
 dimension and increases the bias in 32 dimensions by a quarter.
 """
 MOST_QUERIES = 1000
-"""Maximum number of particles whose neighbours are searched for. In a larger cloud, a sample of particles at equal
-intervals of their indices is used, with neighbours among all particles, so that the bias is that of the whole cloud.
+"""Maximum number of particles whose nearest neighbours are computed. In a larger cloud, a sample of particles with
+equally spaced indices is used; their neighbours are taken from all particles, so that the bias is that of the whole
+cloud.
 """
 MOST_DIMENSIONS = 64
 """Number of dimensions above which the entropy cannot be estimated from a cloud of typical size: with N = 1000 draws
 from a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 10 in 64.
 """
 TILE = 2**20
-"""Number of entries of a tile of the matrix of distances, which takes up 8 MB."""
+"""Number of entries per tile of the distance matrix; a tile takes up 8 MB."""
 
 
 def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
-    """Return the Kozachenko-Leonenko estimate, based on the distances of particles to their nearest neighbours.
+    """Return the Kozachenko-Leonenko estimate of the entropy, based on distances to nearest neighbours.
 
     With s_j the standard deviation of coordinate j, r_i the distance of theta_i to its k-th neighbour in the
-    coordinates divided by s, and V_d the volume of the unit ball, it is the mean over the particles of
+    coordinates divided by s, and V_d the volume of the unit ball, the estimate is the mean over the particles of
 
         psi(N) - psi(k) + log V_d + d log r_i + sum_j log s_j.
 
-    The coordinates are divided by s because the estimate assumes a constant density on balls: in the paper's initial
-    box, whose sides are 0.2 and 2, its error would be 12.6 nats instead of 9.5. Its bias grows with the dimension d:
-    with N = 1000 draws from a normal distribution, it is within 0.11 nats for d <= 10, 3.2 in 32 dimensions and 10 in
-    64. The bias is nearly the same for clouds of the same N and shape, so differences along a run are more accurate
-    than values.
+    The coordinates are divided by s, because the estimate assumes a constant density on balls: without the division,
+    the error for the paper's initial box, whose sides are 0.2 and 2, would be 12.6 nats instead of 9.5. The bias grows
+    with the dimension d: with N = 1000 draws from a normal distribution, it is at most 0.11 nats for d <= 10, 3.2 nats
+    in 32 dimensions and 10 nats in 64. The bias is nearly the same for clouds of the same N and shape, so differences
+    between the clouds of a run are more accurate than the values themselves.
 
     Parameters
     ----------
@@ -56,23 +57,23 @@ def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     -------
     Tensor
         The entropy in nats, a scalar in float64. NaN if N <= k or if a location is not finite; -inf if more than k
-        particles have the same location, or all particles have the same coordinate, because such a distribution has no
-        density.
+        particles have the same location, or if a coordinate is the same for all particles, because such a
+        distribution has no density.
     """
     return entropy_terms(theta, neighbours).mean()
 
 
 def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
-    """Return the terms whose mean is ``entropy``: minus the logarithm of a density estimate at each queried particle.
+    """Return the terms whose mean is ``entropy``: the negative logarithms of a density estimate.
 
-    The result has min(N, ``MOST_QUERIES``) entries; they belong to the particles ``queried(N)``.
+    The result has one entry per particle in ``queried(N)``, at which the density is estimated.
     """
     N, d = theta.shape
     rows = queried(N, theta.device)
     if neighbours >= N or not bool(torch.isfinite(theta).all()):
         return torch.full((len(rows),), math.nan, dtype=torch.float64, device=theta.device)
-    # The coordinates are centred, because the squared distances used in the search are differences of squared norms.
-    # They are computed in place, because a copy of a large cloud in float64 takes up twice the memory of the cloud.
+    # The search computes squared distances from squared norms, which loses less precision if the mean is 0.
+    # The mean is subtracted in place, because another float64 copy of a large cloud would take up much memory.
     centred = theta.to(torch.float64, copy=True)
     centred -= centred.mean(dim=0)
     deviations = centred.square().mean(dim=0).sqrt()
@@ -86,7 +87,7 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
         tile = rows[first : first + size]
         squared = torch.addmm(norms, centred[tile], centred.T, alpha=-2)
         squared[torch.arange(len(tile), device=tile.device), tile] = math.inf
-        # The matrix product finds the neighbours up to rounding, so exact distances are computed for two extra points.
+        # Rounding may change the order of the neighbours, so accurate distances are computed for two extra candidates.
         candidates = squared.topk(min(neighbours + 2, N - 1), largest=False).indices
         points, queries = theta[candidates].double() / deviations, theta[tile].double() / deviations
         distances = (points - queries[:, None]).square().sum(dim=2).sqrt()
@@ -98,7 +99,7 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 def queried(N: int, device: torch.device | None = None) -> Tensor:
-    """Return the indices of the particles whose neighbours are searched for: all of them, or a sample."""
+    """Return the indices of the particles whose nearest neighbours are computed: all particles, or a sample of them."""
     count = min(N, MOST_QUERIES)
     return torch.arange(count, device=device) * N // count
 
@@ -126,8 +127,7 @@ def entropy_from_weights(theta: Tensor, log_rho: Tensor, epsilon: float) -> Tens
     Returns
     -------
     Tensor
-        The entropy in nats, a scalar in float64; inf if no two particles are within reach of the kernel, or if a
-        particle has no mass.
+        The entropy in nats, a scalar in float64; inf if there is only one particle, or if a particle has no mass.
     """
     N, d = theta.shape
     points = theta.double()

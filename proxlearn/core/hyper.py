@@ -1,4 +1,4 @@
-"""The hyperparameters of the recursion (numbers, readings of the paper, schedules), declared once with validators.
+"""The hyperparameters of a step and of a run, each declared once with its default value and its validator.
 
 To add a hyperparameter, add a field to ``Hyperparameters`` and a value to configs/recipe/*.yaml; the config schema, the
 settings of a fit and the step use the field. This module does not import torch, so that a config can be checked without
@@ -28,10 +28,10 @@ def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = F
 
 
 class DefaultReading(str):
-    """A reading of the paper that was left at its default; it compares equal to the plain string.
+    """The default value of an option, which compares equal to the same string set by the user.
 
-    If the paper defines no reading for a functional, such a default becomes ``first_variation``, whereas an explicit
-    ``"paper"`` raises InputError (``Functional.with_readings``).
+    For a functional to which the paper does not apply, a default "paper" is replaced by "first_variation", whereas
+    "paper" set by the user raises InputError (``Functional.with_readings``).
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ PAPER_BY_DEFAULT = DefaultReading("paper")
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Generic[Number]):
-    """All hyperparameters of the recursion; options default to the paper's reading.
+    """All hyperparameters of the recursion; the default options are those of the paper.
 
     ``Number`` is the type of beta, h and epsilon: ``float`` in ``Hyper``, and ``float | None`` in a config or in the
     settings of a fit, where None means that selection chooses the value.
@@ -62,8 +62,8 @@ class Hyperparameters(Generic[Number]):
     L: int = hyperparameter(integer(at_least=1, example=300), 300)
     """Maximum number of rounds of the proximal fixed point."""
     drift: options.Drift = hyperparameter(choice(options.Drift), PAPER_BY_DEFAULT)
-    """Gradient that moves the particles. The default ``paper`` becomes ``first_variation`` where the paper defines no
-    reading: with every loss except the quadratic one, and with a user-defined Functional."""
+    """Gradient that moves the particles. The default "paper" becomes "first_variation" for functionals to which the
+    paper does not apply: a Risk whose loss is not quadratic, and a user-defined Functional."""
     kernel: options.Kernel = hyperparameter(choice(options.Kernel), "auto")
     orientation: options.Orientation = hyperparameter(choice(options.Orientation), "paper")
     prox_potential: options.Potential = hyperparameter(choice(options.Potential), PAPER_BY_DEFAULT)
@@ -86,7 +86,7 @@ class Hyperparameters(Generic[Number]):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Hyperparameters[float]):
-    """The hyperparameters of a step; options default to the paper's reading.
+    """The hyperparameters of a step; the default options are those of the paper.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ class Hyper(Hyperparameters[float]):
         with half the interaction: v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy. The default
         follows the same rule as that of ``drift``.
     orientation : {"paper", "consistent"}, default="paper"
-        Whether row i of the transport cost belongs to the new position of particle i, as printed, or to the old one,
-        whose mass the row carries.
+        "paper" assigns row i of the transport cost to the new position of particle i, as printed; "consistent" assigns
+        it to the old position, whose mass row i distributes.
     tolerance : {"paper", "log"}, default="paper"
-        Stopping criterion of the proximal fixed point: the norms of the changes of z and q, or a bound on the error of
-        log rho.
+        Stopping criterion of the proximal fixed point: "paper" uses the norms of the changes of z and q, and "log" a
+        bound on the error of log rho.
     kernel : {"auto", "log", "dense"}, default="auto"
-        Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
-        may underflow.
+        Storage of the Gibbs kernel: "auto" stores only the relevant pairs, "log" the logarithm of the matrix, and
+        "dense" the matrix itself, which may underflow.
     weights : str, default="proximal"
         Update of the particles' weights: "proximal" (the proximal step), "uniform" (none), "fisher_rao" (a
         multiplicative update), or the name of an update that an installed package adds.
@@ -175,17 +175,17 @@ class Hyper(Hyperparameters[float]):
         return self.epsilon_quantile is not None or {self.h_schedule, self.beta_schedule} != {"constant"}
 
     def check(self) -> None:
-        """Raise InputError for a value outside its range."""
+        """Raise InputError if a hyperparameter has an invalid value."""
         for entry in fields(self):
             entry.metadata["check"](entry.name, getattr(self, entry.name))
 
 
 BLIND_KAPPA = 18.0
-"""Value of kappa above which the share of the energy in the weights is less than a tenth."""
+"""Value of kappa above which the energy accounts for less than a tenth of log rho."""
 
 
 def energy_share(kappa: float) -> float:
-    """Return the share of the energy in log rho, 2 / (2 + kappa); the rest is due to the particles' positions.
+    """Return 2 / (2 + kappa), the share of the energy in log rho; the density of the particles accounts for the rest.
 
     The formula holds at equilibrium with orientation=consistent, in the limit of many particles and small h and
     epsilon; `proxlearn verify` derives and tests it.
@@ -194,7 +194,7 @@ def energy_share(kappa: float) -> float:
 
 
 def kappa_sentence(kappa: float) -> str:
-    """Return a sentence that explains what a value of kappa means for the weights of a run."""
+    """Return a sentence that explains the effect of kappa on the weights of a run."""
     if kappa > BLIND_KAPPA:
         meaning = "the proximal step averages the weights of close particles and hardly depends on the risk"
     else:
@@ -206,5 +206,5 @@ def blind_step_notice(kappa: float) -> str | None:
     """Return a notice if the energy hardly affects the proximal step, and None otherwise."""
     if kappa <= BLIND_KAPPA:
         return None
-    share = f"its share in the weights is about {energy_share(kappa):.1g}; it is larger with kappa <= 1"
+    share = f"the share of the risk in log rho is about {energy_share(kappa):.1g}; choose kappa <= 1 to increase it"
     return f"kappa = beta epsilon / h = {kappa:.4g}: the proximal step hardly depends on the risk ({share})"

@@ -22,7 +22,7 @@ from proxlearn.errors import InputError
 
 
 def check_problem(problem: Risk) -> None:
-    """Raise InputError if the paper's algorithms do not minimise this risk."""
+    """Raise InputError if the paper's algorithms do not apply to this risk."""
     features = {
         f"loss={problem.loss.name}": problem.loss.name != "quadratic",
         "confinement": problem.strengths is not None,
@@ -52,7 +52,7 @@ def euler_maruyama(
 
 @dataclass(frozen=True)
 class Recursion:
-    """All quantities that Algorithm 1 computes."""
+    """All quantities that Algorithm 1 computes in one step."""
 
     theta: Tensor
     rho: Tensor
@@ -94,7 +94,7 @@ def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: T
 
 
 def step(problem: Risk, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """Run one literal recursion, with the same interface as ``core.step.step``, so that a run can use it."""
+    """Compute one step with the literal algorithms; arguments and results are those of ``core.step.step``."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)

@@ -1,7 +1,7 @@
 """The losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m), which are convex in f, with their derivatives.
 
 A loss enters a recursion only through c_m = l'(y_m, f_m) / n, one number per sample and output, so every neuron and
-every compiled pass works with every loss. A loss that defines only its value is differentiated automatically; the
+every compiled function works with every loss. A loss that defines only its value is differentiated automatically; the
 losses here define the derivative in closed form, and tests compare the two.
 
 Outputs f and targets y have the same shape: (n,) for one output and (C, n) for C outputs.
@@ -63,7 +63,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the losses of the samples.
+        """Return the loss of each sample.
 
         Parameters
         ----------
@@ -133,8 +133,8 @@ class Loss(ABC):
     def probabilities(self, f: Tensor) -> Tensor | None:
         """Return class probabilities (C x n, float64) for the mean outputs f (C x n, or 1 x n for two classes).
 
-        The result is None if the loss defines no probabilities. For classes, the probabilities are then those of the
-        quadratic loss without a link: (1 + f) / 2 for two classes, or the positive parts of f divided by their sum.
+        If the loss defines no probabilities, the result is None, and the class probabilities are those of the quadratic
+        loss without a link: (1 + f) / 2 for two classes, or the positive parts of f divided by their sum.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Loss(ABC):
 class Quadratic(Loss):
     """The paper's loss (y - f)^2, summed over the outputs.
 
-    It defines no probabilities by itself. With a ``link_slope`` s, which selection fits to rows that it holds out, the
+    It defines no probabilities by itself. With a ``link_slope`` s, which selection fits to held-out rows, the
     class probabilities are 1 / (1 + exp(-s f)) for two classes and softmax(s f) for more.
 
     Examples
@@ -177,7 +177,7 @@ class Quadratic(Loss):
         return 2 * (f - y)
 
     def mean(self, f: Tensor, y: Tensor) -> Tensor:
-        # This method and ``cotangent`` keep the order of operations of version 0.1, so that the bits stay the same.
+        # This method and ``cotangent`` keep the order of operations of version 0.1, so that the results stay the same.
         mean = (y - f).square().mean()
         return mean * len(y) if y.ndim == 2 else mean
 
@@ -269,8 +269,8 @@ class Huber(Loss):
 
     def __post_init__(self) -> None:
         if isinstance(self.delta, bool) or not isinstance(self.delta, Real) or not 0 < self.delta < math.inf:
-            problem = f"the threshold of the Huber loss must be positive, got {self.delta!r}"
-            raise InputError(problem, "give delta > 0, in the units of y")
+            problem = f"delta of the Huber loss must be a finite number > 0, got {self.delta!r}"
+            raise InputError(problem, "give a positive threshold in the units of y")
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         distance = (f - y).abs()
@@ -313,11 +313,11 @@ RECOMMENDED_LOSSES: dict[Task, str] = {
     "multiclass": "cross_entropy",
     "regression": "quadratic",
 }
-"""The default loss of each task, used if a config leaves the loss open (loss=null)."""
+"""The default loss of each task, which is used if the config sets no loss (loss=null)."""
 
 
 def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
-    """Return the name of the default loss of a task; any reading of the paper requires the quadratic loss."""
+    """Return the name of the default loss of a task, or "quadratic" if ``readings`` contains "paper"."""
     return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
 
 

@@ -14,20 +14,20 @@ CALIBRATION_BINS = 15
 """Number of bins of equal width into which the probability of the predicted class is divided."""
 
 LINK_SLOPES = (1e-3, 1e3)
-"""Bounds of a fitted slope, for outputs whose targets are of order 1."""
+"""Bounds of a fitted slope; the targets of the outputs are of order 1."""
 LINK_ROUNDS = 24
 """Number of bisections of the logarithm of a slope, after which the slope's relative error is below 1e-6."""
 
 
 def accuracy_share(hits: Tensor) -> Tensor:
-    """Return the share of entries that are true."""
+    """Return the share of entries that are True."""
     return hits.double().mean()
 
 
 def apply_probability_floor(probabilities: Tensor) -> Tensor:
-    """Return probabilities (C x n) raised to at least ``LEAST_PROBABILITY``, without changing the order in a column.
+    """Return probabilities (C x n) that are at least ``LEAST_PROBABILITY``, with the same order within each column.
 
-    Entries below ``low`` are raised to it, and each column is divided by its new sum. The sum is at most
+    Entries below ``low`` are raised to ``low``, and each column is divided by its new sum. The sum is at most
     1 + (C - 1) low, so ``low`` is chosen such that no entry is below the bound after the division.
     """
     low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
@@ -36,7 +36,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Return the log-loss and the calibration error, by name, of probabilities that are bounded from below."""
+    """Return the log-loss and the calibration error of probabilities that are bounded from below, by name."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),
@@ -84,7 +84,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """Return the divergence sum w log(N w) of w = rho / sum rho from uniform weights, between 0 and log N."""
+    """Return the relative entropy sum w log(N w) of w = rho / sum rho and uniform weights, between 0 and log N."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
@@ -94,7 +94,8 @@ def weight_entropy(log_rho: Tensor) -> Tensor:
 def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
     """Return the training risk plus (1/beta) sum w log(N w), where w = rho / sum rho.
 
-    This is not the paper's F_beta, whose entropy depends on the spread of the cloud; only the weights matter here.
+    This is not the paper's F_beta, whose entropy depends on the locations of the particles; this value depends on the
+    weights only.
     """
     return train_risk + weight_entropy(log_rho) / beta
 

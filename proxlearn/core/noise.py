@@ -1,12 +1,12 @@
-"""The random numbers of a step from a counter-based generator, and the noisy gradient step that uses them.
+"""Random numbers of a step, drawn with a counter-based generator, and the noisy gradient step that uses them.
 
 Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. Each step has one key, drawn
 from the run's generator, and each group of numbers has its own counter. Blocks of particles can therefore be drawn in
-parallel, the result depends neither on the number of threads nor on the device, and the random state of a run is the
-state of its generator.
+parallel, the result depends neither on the number of threads nor on the device, and the state of the run's generator is
+the complete random state of the run.
 
 This module computes the numbers in plain torch, on any device; core/fused/random_numbers.py computes the same numbers
-on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ in their last bits.
+on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ by rounding.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NORMAL, UNIFORM = 0, 1
 
 
 def draw_key(generator: torch.Generator) -> tuple[int, int]:
-    """Return the key of one step as two 32-bit words."""
+    """Draw the key of one step, two 32-bit words, from the generator."""
     low, high = torch.randint(0, 2**32, (2,), generator=generator, device=generator.device).tolist()
     return low, high
 
 
 def philox(key: tuple[int, int], groups: int, stream: int, device: torch.device | str) -> tuple[Tensor, ...]:
-    """Return four words per group, as int64 tensors of length ``groups``."""
+    """Return four random 32-bit words per counter, as four int64 tensors of length ``groups``."""
     index = torch.arange(groups, dtype=torch.int64, device=device)
     a, b = index & WORD, index >> 32
     c, d = torch.full_like(index, stream), torch.zeros_like(index)
@@ -58,7 +58,7 @@ def philox(key: tuple[int, int], groups: int, stream: int, device: torch.device 
 
 
 def _multiply(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-    """Return the high and the low word of a 64-bit product without leaving the range of int64."""
+    """Return the high and the low 32-bit word of x times ``factor`` without leaving the range of int64."""
     low = (x & 0xFFFF) * factor
     middle = (x >> 16) * factor + (low >> 16)
     return (middle >> 16) & WORD, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)
@@ -72,7 +72,7 @@ def normal(key: tuple[int, int], shape: tuple[int, ...], dtype: torch.dtype, dev
         pairs = [_box_muller(words[k], words[k + 1], 32, dtype) for k in (0, 2)]
         numbers = torch.stack([part for pair in pairs for part in pair], dim=1)
     else:
-        # 53 and 52 bits, so that the conversion to float64 does not round.
+        # The radius uses 53 bits and the angle 52 bits, so that the conversion to float64 does not round them.
         radius, angle = (words[0] << 21) ^ (words[1] >> 11), (words[2] << 20) ^ (words[3] >> 12)
         numbers = torch.stack(_box_muller(radius, angle, None, dtype), dim=1)
     return numbers.reshape(-1)[:count].reshape(shape)
@@ -93,6 +93,6 @@ def _box_muller(radius: Tensor, angle: Tensor, bits: int | None, dtype: torch.dt
 
 
 def uniform(key: tuple[int, int], count: int, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Return numbers uniform on (0, 1], four per counter, with 24 bits, which both precisions can represent."""
+    """Return random numbers, uniform on (0, 1], with 24 bits, which float32 and float64 represent exactly."""
     words = torch.stack(philox(key, -(-count // 4), UNIFORM, device), dim=1).reshape(-1)[:count]
     return ((words >> 8) + 1).to(dtype) * 2.0**-24

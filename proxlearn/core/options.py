@@ -1,4 +1,4 @@
-"""The names of the algorithm's options; torch is not imported here, so that a config can be checked without it."""
+"""The allowed values of the algorithm's options; torch is not imported, so that configs can be checked without it."""
 
 from typing import Literal
 
@@ -7,12 +7,12 @@ Drift = Literal["paper", "first_variation"]
 """
 
 Kernel = Literal["auto", "dense", "log"]
-"""Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; the same as log with the eager engine), the
-matrix itself (which may underflow, as in the paper's code), or its logarithm."""
+"""Storage of the Gibbs kernel: "auto" stores only the relevant pairs (exact to 2^-53; the same as "log" with the eager
+engine), "dense" the matrix itself (which may underflow, as in the paper's code), and "log" its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
-"""Whether row i of the cost belongs to the *new* position of particle i (as printed) or to the *old* one, whose mass
-the row carries.
+"""Position of particle i to which row i of the cost belongs: "paper" means the new one, as printed, and "consistent"
+the old one, whose mass row i distributes.
 """
 
 Potential = Literal["paper", "first_variation"]
@@ -35,8 +35,9 @@ Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
-"""Weight update: Algorithm 1, no update, or the multiplicative update (the same objective with the relative entropy
-instead of the transport cost). Installed packages add others through entry points of the group ``proxlearn.weights``.
+"""Weight update: "proximal" is Algorithm 1, "uniform" no update, and "fisher_rao" the multiplicative update, which has
+the same objective with the relative entropy instead of the transport cost. Installed packages add others through entry
+points of the group ``proxlearn.weights``.
 """
 
 Resample = Literal["none", "systematic"]

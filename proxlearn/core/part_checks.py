@@ -17,6 +17,7 @@ from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
 from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
+from proxlearn.printable_text import counted
 
 __all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
 
@@ -30,12 +31,12 @@ def as_loss(loss: Any) -> Loss:
         raise InputError(f"loss is {_describe(loss)}, not a Loss", f"{remedy}, or a name such as loss='logistic'")
     # Closed forms and the encoding of the targets are selected by name.
     if loss.name in get_args(options.Loss) and type(loss).value is not type(find_loss(loss.name)).value:
-        raise InputError(f"a loss called `{loss.name}` already exists", "give the class of your loss another name")
+        raise InputError(f"a loss called `{loss.name}` already exists", "give your loss another value of `name`")
     return loss
 
 
 def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
-    """Return the Neuron for an object or a name; None selects tanh.
+    """Return the Neuron for an object or a name; None selects the tanh neuron.
 
     The name of an activation selects the neuron a sigma(<w, x> + b) with the number of outputs that y and the loss
     need; other names are looked up in the registry.
@@ -51,7 +52,7 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
         remedy = "give an object, such as neurons.Tanh() or neurons.FunctionNeuron(phi, blocks)"
         raise InputError(f"neuron is {_describe(neuron)}, not a Neuron", remedy)
     if neuron.name in get_args(options.Neuron) and not isinstance(neuron, Perceptron | Softmax):
-        # Compiled passes are selected by name.
+        # Compiled functions are selected by name.
         raise InputError(f"a neuron called `{neuron.name}` already exists", "choose another name")
     return neuron
 
@@ -65,7 +66,8 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
     except USER_ERRORS as error:
         n_x = samples.X.shape[1]
         problem = f"the neuron `{neuron.name}` cannot be evaluated for one particle and one sample: {error}"
-        raise InputError(problem, f"check the blocks of theta and the operations; x has {n_x} features") from error
+        remedy = f"check the blocks of theta and the operations; x has {counted(n_x, 'feature')}"
+        raise InputError(problem, remedy) from error
     if shape != (1, sample.y.numel()):
         problem = f"the neuron `{neuron.name}` returned the shape {shape} for one sample, not {(1, sample.y.numel())}"
         raise InputError(problem, "make outputs(theta, X) return a tensor of shape N x outputs x n")
@@ -74,7 +76,7 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
 def check_loss(loss: Loss, y: Tensor) -> None:
     """Evaluate a loss once at outputs of 0; raise InputError if it fails or does not return the shape (n,).
 
-    A mean over the samples in ``value`` would make the first variation n times too small.
+    If ``value`` returned the mean over the samples, the first variation would be too small by a factor of n.
     """
     f = torch.zeros_like(y)
     try:
@@ -89,9 +91,9 @@ def check_loss(loss: Loss, y: Tensor) -> None:
                 if isinstance(returned, Tensor)
                 else _describe(returned)
             )
-            remedy = "return one number per sample" + (", with .sum(0) over the outputs" if y.ndim == 2 else "")
+            remedy = "return one number per sample" + (", summed over the outputs with .sum(0)" if y.ndim == 2 else "")
             problem = f"`{name}` of the loss `{loss.name}` returned {what} for outputs of the shape {tuple(f.shape)}"
-            raise InputError(problem, remedy if name == "value" else "return the shape of f")
+            raise InputError(problem, remedy if name == "value" else "return a tensor of the shape of f")
 
 
 def _describe(value: Any) -> str:

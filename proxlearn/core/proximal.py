@@ -8,10 +8,10 @@ which is strictly convex. The minimiser is M = diag(q) Gamma diag(z) with
 
     z o (Gamma^T q) = xi o z^(-kappa),    q o (Gamma z) = rho_{k-1},    kappa = beta epsilon / h.
 
-A round contracts max|change of log z| by at least 1/(1 + kappa). With Delta = max|log z_{l+1} - log z_l| the pair
+Each round multiplies max|change of log z| by at most 1/(1 + kappa). With Delta = max|log z_{l+1} - log z_l| the pair
 (z_l, q_l) has |log rho - log rho*| <= 2 Delta: log rho_l - log rho* = (log z_l - log z_{l+1}) - kappa (log z_{l+1} -
 log z*), and the contraction bounds the last difference by Delta / kappa. The bound therefore holds for the pair
-*before* the last z, which is also the one that Algorithm 1 returns, because it leaves the loop before l advances.
+*before* the last z. Algorithm 1 also returns that pair, because it leaves the loop before l advances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proxlearn.core.options import Tolerance
 
 @dataclass(frozen=True)
 class ProximalSolution:
-    """The new weights, the potentials and the error bound."""
+    """The solution of the fixed point: the new weights, the potentials and the error bound."""
 
     log_rho: Tensor
     log_z: Tensor
@@ -42,7 +42,7 @@ class ProximalSolution:
 
     @property
     def error(self) -> Tensor:
-        """The bound on max|log rho - log rho*|."""
+        """The bound on max|log rho - log rho*|, where rho* is the exact solution."""
         return 2 * self.changes[-1]
 
     @property
@@ -55,7 +55,7 @@ class ProximalSolution:
         """Whether the tolerance was met *and* the bound on the error of log rho is finite and below delta.
 
         The paper's criterion, which uses absolute norms, is met at once if the weights are near 1e-8, so it is not
-        enough.
+        sufficient.
         """
         return self.stopped and bool(self.error <= self.delta)
 
@@ -72,7 +72,7 @@ def solve(
 ) -> ProximalSolution:
     """Run lines 6-19 of Algorithm 1 and return the new weights and potentials.
 
-    With ``delta=0``, all L rounds are run without waiting for the device; otherwise each round waits once.
+    With ``delta=0``, all L rounds are run without waiting for the device; otherwise, each round waits for it once.
     """
     log_z = log_z0
     log_q = log_rho - kernel.log_apply(log_z)
@@ -103,7 +103,7 @@ def solve(
 
 
 def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
-    """Return whether the criterion holds, and pass the change to the kernel, with a single wait for the device."""
+    """Pass the change to the kernel and return whether the criterion holds, waiting for the device only once."""
     if not isinstance(kernel, RangedKernel):
         return bool(criterion)
     size = float(torch.where(criterion, -1.0, change))
@@ -112,7 +112,7 @@ def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
 
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> Tensor:
-    """Return whether line 13 of Algorithm 1 holds, with the Euclidean norms of the changes of q and z themselves."""
+    """Return whether line 13 of Algorithm 1 holds, which compares the norms of the changes of q and z with delta."""
     # The norms are computed in float64, because q may exceed the range of float32 even if the weights do not.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
@@ -123,10 +123,10 @@ def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_
 def objective(
     solution: ProximalSolution, log_rho: Tensor, cost_stay: Tensor, w: Tensor, beta: float, h: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the proximal objective for a diagonal M, which leaves every particle its mass, and at the solution.
+    """Return the proximal objective at the diagonal M, with which every particle keeps its mass, and at the solution.
 
-    At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>), in
-    O(N). ``cost_stay`` is the diagonal of C.
+    At the solution M = diag(q) Gamma diag(z), the two transport terms add up to
+    epsilon (<rho_{k-1}, log q> + <rho_k, log z>), which costs O(N). ``cost_stay`` is the diagonal of C.
     """
 
     def risk_and_entropy(log_weights: Tensor) -> Tensor:

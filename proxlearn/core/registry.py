@@ -1,10 +1,10 @@
-"""Registries of named parts (losses, neurons, datasets, weight updates, loggers), which installed packages can extend.
+"""Registries of named losses, neurons, datasets, weight updates and loggers, which installed packages can extend.
 
-A config refers to a part by its name. A name selects an object from a registry and is never an import path, so a config
-from an untrusted source can choose only among parts that the user has installed.
+A config refers to such a component by its name. A name selects an object from a registry and is never an import path,
+so a config from an untrusted source can select only components that the user has installed.
 
-Packages add parts through entry points. A package is imported only when one of its parts is requested by name, and the
-list of entry points is read only if a requested name is not one of proxlearn's own.
+Packages add components through entry points. A package is imported only when one of its components is requested by
+name, and the list of entry points is read only if a requested name is not one of proxlearn's own.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _accept_any_name: ContextVar[bool] = ContextVar("accept_any_name", default=False
 
 
 class UnknownPart(InputError):
-    """Raised if a config or a file names a part that neither proxlearn nor an installed package provides."""
+    """Raised if a config or a file names a component that neither proxlearn nor an installed package provides."""
 
 
 def registered(options: Any, group: str) -> Check:
-    """Return a validator that accepts a ``Literal``'s strings, the entry points of a group and registered names."""
+    """Return a validator that accepts strings of a ``Literal``, entry points of a group, and registered names."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -66,7 +66,7 @@ def registered(options: Any, group: str) -> Check:
 
 @contextlib.contextmanager
 def accept_any_name() -> Iterator[None]:
-    """Make ``registered`` accept unknown names, so that a run can be shown without the package that it used."""
+    """Accept any name in the validators of ``registered``, so that a run can be shown if its package is missing."""
     token = _accept_any_name.set(True)
     try:
         yield
@@ -75,16 +75,16 @@ def accept_any_name() -> Iterator[None]:
 
 
 class Registry(Generic[T]):
-    """A registry of parts by name; an entry point is imported when its name is first requested.
+    """A registry of components by name; an entry point is imported when its name is first requested.
 
     Parameters
     ----------
     kind : str
-        Noun for one part in error messages, such as ``"loss"`` or ``"neuron"``.
+        Noun for one component in error messages, such as ``"loss"`` or ``"neuron"``.
     group : str
-        Entry-point group through which other packages add parts, such as ``proxlearn.losses``.
+        Entry-point group through which other packages add components, such as ``proxlearn.losses``.
     parts : Mapping
-        proxlearn's own parts. An entry point of the same name does not replace one of them.
+        proxlearn's own components. An entry point of the same name does not replace one of them.
     expected : str
         Description of a valid entry point, for error messages.
     accepts : Callable
@@ -103,10 +103,10 @@ class Registry(Generic[T]):
         self.expected, self.accepts = expected, accepts
         self._parts = dict(parts)
         self.own_names = tuple(parts)
-        """Names of proxlearn's own parts, without those of entry points and of ``register``."""
+        """Names of proxlearn's own components, without those of entry points and of ``register``."""
 
     def names(self) -> list[str]:
-        """Return every name: proxlearn's own names first, in their order, then those of entry points."""
+        """Return all names: those of proxlearn and of ``register``, in their order, then those of entry points."""
         return [*self._parts, *(name for name in plugin_names(self.group) if name not in self._parts)]
 
     def __iter__(self) -> Iterator[str]:
@@ -116,11 +116,11 @@ class Registry(Generic[T]):
         return name in self._parts or name in plugin_names(self.group)
 
     def register(self, name: str, part: T) -> None:
-        """Add a part in this process, for example in a script or a test."""
+        """Add a component to the registry of this process, for example in a script or a test."""
         try:
             name = word("mine")(f"the name of a {self.kind}", name)
         except InputError as error:
-            raise InputError(error.problem, "choose a name such as my_part") from error
+            raise InputError(error.problem, f"choose a name such as my_{self.kind.replace(' ', '_')}") from error
         if not self.accepts(part):
             raise InputError(f"the {self.kind} `{name}` is {part!r:.100}", f"give {self.expected}")
         if name in self:
@@ -129,11 +129,11 @@ class Registry(Generic[T]):
         _registered_names.setdefault(self.group, set()).add(name)
 
     def unregister(self, name: str) -> None:
-        """Remove a part that was added by ``register``."""
+        """Remove a component that was added by ``register``."""
         registered_names = _registered_names.get(self.group, set())
         if name not in registered_names:
             raise InputError(
-                f"the {self.kind} `{name}` was not registered in this process", "give a name that was registered"
+                f"the {self.kind} `{name}` was not registered in this process", "give a name that `register` added"
             )
         del self._parts[name]
         registered_names.remove(name)
@@ -147,18 +147,18 @@ class Registry(Generic[T]):
             raise UnknownPart(f"unknown {self.kind} `{name}`", remedy)
         part: T = load_plugin(self.kind, self.group, name)
         if not self.accepts(part):
-            raise plugin_error(self.kind, self.group, name, f"is not {self.expected}")
+            raise plugin_error(self.kind, self.group, name, f"is invalid: it must be {self.expected}")
         return part
 
     def make(self, name: str, cls: type[S], *arguments: Any) -> S:
-        """Return the part called ``name``, or its result for ``arguments`` if it is not an instance of ``cls``."""
+        """Return the component called ``name``, or its result for ``arguments`` if it is a function or a class."""
         part: Any = self[name]
         if isinstance(part, cls):
             return part
         if name in self._parts:
             own: S = part(*arguments)
             if not isinstance(own, cls):
-                problem = f"the {self.kind} `{name}` is a function that returned {type(own).__name__}"
+                problem = f"the {self.kind} `{name}` is a function that returned an object of type {type(own).__name__}"
                 raise InputError(problem, f"register {self.expected}")
             return own
         try:
@@ -189,13 +189,13 @@ def load_plugin(kind: str, group: str, name: str) -> Any:
     try:
         return points[0].load()
     except (Exception, SystemExit) as error:
-        # The import of another package can fail in any way; the user needs to know which package failed.
+        # Importing another package can raise any exception; the message tells the user which package failed.
         problem = f"cannot be imported ({describe_error(error)})"
         raise plugin_error(kind, group, name, problem, "reinstall") from error
 
 
 def plugin_error(kind: str, group: str, name: str, problem: str, remedy: str = "upgrade") -> InputError:
-    """Return the error for an unusable part of another package."""
+    """Return the error for an unusable component of another package."""
     package = next(_package(point) for point in find_entry_points(group) if point.name == name)
     return InputError(f"the {kind} `{name}` of the package {package} {problem}", f"{remedy} or remove {package}")
 
@@ -213,8 +213,8 @@ def _package(point: EntryPoint) -> str:
 
 @cache
 def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group; cached, because finding them reads the metadata of all installed packages."""
-    # The import takes longer than reading the metadata, and most commands need neither.
+    """Return the entry points of a group; they are cached, because the search reads the metadata of all packages."""
+    # Importing importlib.metadata takes longer than reading the metadata, and most commands need neither.
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=group))

@@ -1,4 +1,4 @@
-"""The samples of one part of the data as tensors, and functions that create and select them."""
+"""Samples (features, targets and weights) as tensors, and functions that create and select them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["Samples", "as_tensor", "hold_out", "limit_rows", "make_features", "make_samples"]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """One part of the data (training or test), on one device and in one precision."""
+    """The samples of a training or test set, on one device and in one precision."""
 
     X: Tensor
     """Features, shape (n, n_x)."""
@@ -24,7 +25,7 @@ class Samples:
     """Targets of f: n numbers (-1/+1, real targets, or 1 for a neuron that returns a probability), or outputs x n for a
     neuron with several outputs."""
     labels: Tensor | None = None
-    """The n class indices, for classification."""
+    """The n class indices, or None for real targets."""
     weights: Tensor | None = None
     """The n sample weights, with mean 1 over all samples, so that a mini-batch is unbiased; None if all are equal."""
 
@@ -48,10 +49,11 @@ class Samples:
             return replace(self, weights=None)
         weights = as_tensor("sample_weight", sample_weight).to(self.X.device, self.X.dtype)
         if weights.shape != (len(self),):
-            problem = f"sample_weight has the shape {tuple(weights.shape)}, but there are {len(self)} samples"
+            problem = f"sample_weight has the shape {tuple(weights.shape)}, but X has {counted(len(self), 'row')}"
             raise InputError(problem, "give one number per sample")
         if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
-            raise InputError("sample_weight must hold finite numbers >= 0 that are not all 0", "correct the weights")
+            problem = "sample_weight must hold finite numbers >= 0 that are not all 0"
+            raise InputError(problem, "replace negative, infinite and NaN weights; give at least one weight > 0")
         return replace(self, weights=weights / weights.mean())
 
 
@@ -63,7 +65,7 @@ def as_tensor(name: str, values: Any) -> Tensor:
         array = np.array(values, order="C")
         return torch.from_numpy(array.astype(np.float64) if array.dtype == object else array)
     except (TypeError, ValueError) as error:
-        remedy = "encode the classes as 0 .. C-1" if name == "y" else "give numbers"
+        remedy = "encode the classes as 0 .. C-1" if name == "y" else "give an array of numbers"
         raise InputError(f"{name} is not an array of numbers", remedy) from error
 
 
@@ -95,7 +97,7 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
     training = samples.take_rows((~held).nonzero()[:, 0])
-    # The weights of each part are rescaled to mean 1; otherwise, they would change the step size.
+    # The training weights are rescaled to mean 1; otherwise, they would change the step size.
     return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
 
 
@@ -110,6 +112,6 @@ def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
 
 
 def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
-    """Return the rows in random order, grouped by class, so that evenly spaced positions form a stratified sample."""
+    """Return the row indices in random order, grouped by class, so that evenly spaced entries are stratified."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]

@@ -1,4 +1,4 @@
-"""Schedules of a run, which depend only on the step and the cloud, so that a resumed run repeats them."""
+"""Schedules of a run, which depend only on the step and the cloud, so that a resumed run follows the same schedules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
 
 
 def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
-    """Return the cloud with the epsilon of its next step, which is measured again if a measurement is due."""
+    """Return the cloud with the epsilon of its next step; epsilon is measured again if a measurement is due."""
     if hyper.epsilon_quantile is None:
         return cloud
     if cloud.epsilon is None or is_log_spaced(cloud.step, MEASURED_PER_DECADE):
@@ -63,7 +63,7 @@ def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
 
 
 def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
-    """Return the hyperparameters of the step that starts from ``cloud``, whose epsilon has been measured."""
+    """Return the hyperparameters of the step that starts from ``cloud``, which has the epsilon of that step."""
     if not hyper.varies:
         return hyper
     h = hyper.h * schedule_factor(hyper.h_schedule, cloud.step, hyper.horizon)
@@ -108,7 +108,7 @@ def is_logged(step: int, log_every: int | None) -> bool:
 
 
 def is_film(step: int) -> bool:
-    """Return whether the checkpoint of ``step`` is kept for films; these steps are log-spaced."""
+    """Return whether ``step`` is one of the log-spaced steps whose checkpoints are kept for films."""
     return is_log_spaced(step, FILMED_PER_DECADE)
 
 

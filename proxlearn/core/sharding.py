@@ -1,4 +1,4 @@
-"""The division of a cloud among processes (ranks), and sums whose bits do not depend on the number of ranks.
+"""The division of a cloud among processes (ranks), and sums that are identical for any number of ranks.
 
 The particles are divided into blocks whose number depends only on N, and each rank has consecutive blocks. Every sum
 over the cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the
@@ -17,12 +17,12 @@ import numpy as np
 __all__ = ["Exchange", "Lone", "Shards", "shard_blocks", "undivided"]
 
 MOST_BLOCKS = 256
-"""Maximum number of blocks, and therefore of ranks times threads that a cloud can occupy."""
+"""Maximum number of blocks, and therefore of threads on all ranks together."""
 LEAST_ROWS = 16
-"""Minimum number of particles of a block."""
+"""Minimum number of particles per block."""
 
 MESSAGE_BYTES = 2**20
-"""Size of each message if an exchange is split into several; its buffers take up a few times this size."""
+"""Size in bytes of each message of a divided exchange; the buffers of the exchange take up a few times this size."""
 
 Node = tuple[int, int]
 """A node of the tree: its first block, and its number of blocks, a power of two."""
@@ -37,7 +37,7 @@ def shard_blocks(N: int) -> int:
 
 
 class Exchange(Protocol):
-    """The communication among the ranks, each of which calls the same operations in the same order."""
+    """Protocol of the communication among the ranks, which must call the same operations in the same order."""
 
     @property
     def rank(self) -> int:
@@ -65,7 +65,7 @@ class Exchange(Protocol):
 
 
 class Lone:
-    """The exchange of a single process."""
+    """The exchange of a single process, which returns the arrays of this process."""
 
     rank, size, local_size = 0, 1, 1
 
@@ -88,11 +88,11 @@ def undivided(N: int) -> Shards:
 
 
 class Shards:
-    """The division of N particles into blocks, the blocks of this rank, and sums over all blocks."""
+    """The division of N particles into blocks, with the blocks of this rank and methods for sums over all blocks."""
 
     def __init__(self, N: int, exchange: Exchange) -> None:
         self.N, self.exchange, self.blocks = N, exchange, shard_blocks(N)
-        assert exchange.size <= self.blocks, "the run refuses a world with more ranks than blocks"
+        assert exchange.size <= self.blocks, "there are more ranks than blocks of particles"
         self.first, self.last = self._block_span(exchange.rank)
         """First block of this rank, and the block after its last one."""
         self._nodes = [self.nodes_of(rank) for rank in range(exchange.size)]
@@ -130,7 +130,7 @@ class Shards:
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of this rank."""
+        """The nodes of the tree that belong to this rank."""
         return self._nodes[self.exchange.rank]
 
     def total(self, sums: dict[Node, np.ndarray]) -> np.ndarray:
@@ -151,9 +151,9 @@ class Shards:
         return self.total(self._by_node(gathered))
 
     def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
-        """Return the tree sum of vectors over the columns, and the vectors over the rows of all ranks.
+        """Return the sum of the column vectors of all ranks, and the concatenated row vectors of all ranks.
 
-        ``sums`` holds the column vectors of this rank's nodes, which have equal lengths. Each rank sums a part of the
+        ``sums`` holds the column vectors of this rank's nodes, which have equal lengths. Each rank sums a range of the
         columns, so that the number of bytes that it sends does not grow with the number of ranks. ``rows`` holds this
         rank's parts of the row vectors, shape (own groups, rows per group) with ``groups`` groups in total; they are
         sent together with the result.
@@ -184,7 +184,7 @@ class Shards:
         return whole
 
     def gather_rows(self, own: np.ndarray) -> np.ndarray:
-        """Return the rows of all particles, given those of this rank."""
+        """Return the rows of all particles, given the rows of this rank's particles."""
         spans = [self.span(self.N, rank) for rank in range(self.exchange.size)]
         longest = max(last - first for first, last in spans)
         whole = np.empty((self.N, *own.shape[1:]), own.dtype)
@@ -214,7 +214,7 @@ class Shards:
 
 
 def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
-    """Return the sum of a node: the given sum, or otherwise the sum of its two halves."""
+    """Return the sum of a node of the tree, either from ``sums`` or as the sum of the node's two halves."""
     if node in sums:
         return sums[node]
     first, size = node[0], node[1] // 2
@@ -223,7 +223,7 @@ def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
 
 
 def add_in_place(parts: np.ndarray) -> np.ndarray:
-    """Sum blocks in the order of the tree; their number must be a power of two, and ``parts`` is overwritten."""
+    """Return the sum of 2^k blocks in the order of the tree; ``parts`` is overwritten."""
     step = 1
     while step < len(parts):
         for k in range(0, len(parts), 2 * step):
@@ -234,7 +234,7 @@ def add_in_place(parts: np.ndarray) -> np.ndarray:
 
 
 def sum_of_blocks(node: Node, at_once: int, compute: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return the sum of a node; ``compute(first, number)`` returns its blocks, at most ``at_once`` at a time."""
+    """Return the sum of a node; ``compute(first, number)`` returns the terms of at most ``at_once`` blocks."""
     first, size = node
     if size <= at_once:
         return add_in_place(compute(first, size)).copy()

@@ -1,4 +1,4 @@
-"""One recursion of proximal mean field learning: Algorithms 1 and 2 of the paper in closed form."""
+"""One step of proximal mean field learning: Algorithms 1 and 2 of the paper in closed form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 __all__ = ["REVISION", "Info", "step"]
 
 REVISION = 3
-"""Revision of the arithmetic of a recursion, increased whenever the bits of its results change.
+"""Revision of the arithmetic of a step, which is increased whenever the results change, even by rounding.
 
 1: versions up to 0.1. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
 threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums are computed in
@@ -74,7 +74,7 @@ class Info:
         Returns
         -------
         before, after : Tensor, scalars
-            Objective if every particle keeps its mass, and at the solution.
+            Objective if every particle keeps its mass, and objective at the solution.
         """
         cost_stay = (self.theta - self.previous.theta).square().sum(1)
         hyper = self.hyper
@@ -108,16 +108,17 @@ class Info:
 def step(
     functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
-    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function: the same inputs give the same bits.
+    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function; equal inputs give bit for bit equal results.
 
     Data, cloud, ``noise`` (N x p, standard normal) and ``z0`` (N, uniform on (0, 1]) must have the same precision and
-    device. ``proxlearn.step`` is this function with checks and conversions.
+    device. ``proxlearn.step`` adds checks and conversions to this function.
     """
     hyper = functional.with_readings(hyper)
     if noise.shape != cloud.theta.shape or z0.shape != cloud.log_rho.shape:
         problem = f"the shape of noise, {tuple(noise.shape)}, or of z0, {tuple(z0.shape)}, does not match the cloud"
         N, p = cloud.theta.shape
-        raise InputError(problem, f"draw a normal tensor of shape ({N}, {p}) and a uniform one of shape ({N},)")
+        remedy = f"draw a normal tensor of shape ({N}, {p}) for noise and a uniform one of shape ({N},) for z0"
+        raise InputError(problem, remedy)
     potentials = functional.potentials(cloud.theta, cloud.rho, hyper)
     theta = euler_maruyama(cloud.theta, potentials.gradient, hyper, noise)
     log_rho, solution = UPDATES[hyper.weights](cloud, theta, potentials.w, hyper, z0)

@@ -12,6 +12,7 @@ from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import as_tensor
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["check_targets", "count_outputs", "make_targets"]
 
@@ -22,7 +23,7 @@ def check_targets(values: Any, n: int) -> Tensor:
     """Check a user's y and return it as a tensor of finite numbers, shape (n,) or (n, C) with C > 1."""
     y = as_tensor("y", values)
     if y.ndim not in (1, 2) or len(y) != n or not y.numel():
-        problem = f"y has the shape {tuple(y.shape)}, but X has {n} rows"
+        problem = f"y has the shape {tuple(y.shape)}, but X has {counted(n, 'row')}"
         raise InputError(problem, "give one target, or one row of targets, per sample")
     if not bool(torch.isfinite(y).all()):
         raise InputError("y holds a number that is not finite", "remove or replace such targets")
@@ -33,7 +34,7 @@ def count_outputs(y: Tensor, loss: Loss) -> int:
     """Return the number of outputs that the default neuron needs.
 
     It is the number of columns of y. A vector y counts as one column, unless it holds class labels and the loss is for
-    classes only, such as cross_entropy: the result is then the number of classes.
+    classes only, such as cross_entropy; in that case, the result is the number of classes.
     """
     if y.ndim == 2:
         return y.shape[1]
@@ -51,7 +52,7 @@ def count_outputs(y: Tensor, loss: Loss) -> int:
 
 
 def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor | None]:
-    """Return the targets for a neuron's outputs, shape (n,) or (C, n), and the class labels if y holds any.
+    """Return the targets for a neuron's outputs, shape (n,) or (C, n), and the class labels if y holds labels.
 
     Parameters
     ----------
@@ -65,10 +66,10 @@ def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor 
         raise InputError(problem, f"use losses.{neuron.losses[0]}, or another neuron")
     outputs = neuron.num_outputs
     if loss.tasks == ("binary",) and outputs > 1:
-        problem = f"the {loss.name} loss is for one output, but the neuron has {outputs}"
+        problem = f"the {loss.name} loss is for one output, but the neuron has {outputs} outputs"
         raise InputError(problem, "use losses.cross_entropy, or a neuron with outputs=1")
     if loss.tasks == ("multiclass",) and outputs == 1:
-        problem = f"{loss.name} needs one output per class, but the neuron has only one"
+        problem = f"{loss.name} needs one output per class, but the neuron has only one output"
         raise InputError(problem, "give the neuron outputs=C, or use losses.logistic for two classes")
     if isinstance(neuron, Softmax) or (outputs > 1 and y.ndim == 1):
         classes = neuron.classes if isinstance(neuron, Softmax) else outputs
@@ -79,8 +80,8 @@ def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor 
         return neuron.targets(labels), labels
     columns = 1 if y.ndim == 1 else y.shape[1]
     if columns != outputs:
-        problem = f"y has {columns} columns, but the neuron has {outputs} output{'s' if outputs > 1 else ''}"
-        raise InputError(problem, f"give the neuron outputs={columns}, or y with {outputs} column(s)")
+        problem = f"y has {counted(columns, 'column')}, but the neuron has {counted(outputs, 'output')}"
+        raise InputError(problem, f"give the neuron outputs={columns}, or y with {counted(outputs, 'column')}")
     if outputs == 1 and "regression" not in loss.tasks:
         return _signs(y, loss), None
     if loss.name == "cross_entropy":
@@ -93,7 +94,7 @@ def _are_whole(y: Tensor) -> bool:
 
 
 def _class_labels(y: Tensor, classes: int) -> Tensor:
-    """Return labels 0 .. C-1 as int64."""
+    """Return y as int64; raise InputError if an entry is not one of the labels 0 .. C-1."""
     if not _are_whole(y) or int(y.min()) < 0 or int(y.max()) >= classes:
         problem = f"for {classes} outputs, y must hold class labels from 0 to {classes - 1} or have {classes} columns"
         raise InputError(problem, ENCODE_LABELS)
@@ -111,7 +112,7 @@ def _probability_rows(y: Tensor) -> Tensor:
     """Return the rows of y, which must be one-hot or hold the probabilities of the classes (soft labels)."""
     if bool((y < 0).any()) or bool(((y.sum(dim=1) - 1).abs() > 1e-4).any()):
         problem = "with cross_entropy, every row of y must be one-hot or hold probabilities that sum to 1"
-        raise InputError(problem, f"give class labels 0 .. {y.shape[1] - 1}, shape (n,), or correct the rows")
+        raise InputError(problem, f"give class labels 0 .. {y.shape[1] - 1}, shape (n,), or rows that sum to 1")
     return y
 
 

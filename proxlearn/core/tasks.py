@@ -1,11 +1,12 @@
-"""Tasks: interpretations of the cloud's mean output as a prediction, for the weighted and the unweighted estimate.
+"""Tasks, which convert the weighted or unweighted mean output of a cloud to predictions and scores.
 
 A neuron defines the output of each particle (``Neuron.outputs``); a task defines how the mean output is
 interpreted and which metrics are computed. No other module distinguishes between tasks.
 
-The *unweighted* estimate is the plain mean of the neurons, and the *weighted* estimate is their mean under rho / sum
-rho. If the rho_i are density values at points drawn from that same density, the plain mean already estimates the
-integral against rho, and the weighted mean estimates the integral against rho^2. Both estimates are therefore reported.
+The *unweighted* estimate is the plain mean of the particles' outputs, and the *weighted* estimate is their mean with
+the weights rho / sum rho. If the rho_i are density values at points drawn from that same density, the plain mean
+already estimates the integral against rho, and the weighted mean estimates the integral against rho^2. Both estimates
+are therefore reported.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from proxlearn.core.sharding import undivided
 
 ESTIMATES = ("weighted", "unweighted")
 MOST_OUTPUTS = 2**24
-"""Maximum number of outputs, over all particles, that are in memory at once; more are computed in blocks of samples."""
+"""Maximum number of outputs, over all particles, that are in memory at once; larger numbers are computed in blocks of
+samples."""
 
 
 def samples_per_block(neuron: Neuron, cloud: PointCloud) -> int:
@@ -75,7 +77,7 @@ SATURATION = 1e-3
 
 
 class Task(Protocol):
-    """The interpretation and the scores of the mean output over the particles (outputs x n)."""
+    """Protocol of a task, which converts the mean output over the particles (outputs x n) to predictions and scores."""
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -94,18 +96,18 @@ class Task(Protocol):
         """
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        """Return the standard errors of the probabilities (C x n) or values, given the errors of the mean output."""
+        """Return the standard errors of the probabilities (C x n) or predictions, given those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Return the scores of one estimate, by name."""
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """Return the scores of the individual particles (outputs: N x outputs x n), by name."""
+        """Return the scores of the individual particles by name; ``outputs`` has the shape N x outputs x n."""
 
 
 @dataclass(frozen=True)
 class Binary:
-    """Classification into two classes, with the targets -1 and +1, predicted by the sign of f."""
+    """Classification into two classes with the targets -1 and +1; the sign of f determines the predicted class."""
 
     loss: Loss = quadratic
 
@@ -238,18 +240,18 @@ TASKS: dict[options.Task, Callable[[Loss], Task]] = {
 
 
 def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
-    """Return the task of a neuron on these samples, which is classification if they have labels."""
+    """Return the task of a neuron on these samples: classification if the samples have labels, otherwise regression."""
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
 @dataclass(frozen=True)
 class CloudOutputs:
-    """The outputs of a cloud for samples."""
+    """The mean outputs of a cloud for samples, and the scores of its particles."""
 
     means: dict[str, Tensor]
-    """The mean output over the particles by estimate, each of shape (outputs, n)."""
+    """The mean output over the particles for each estimate, of shape (outputs, n)."""
     particle_scores: dict[str, float]
-    """Scores of the individual particles, averaged over them."""
+    """Scores of the individual particles, averaged over the particles."""
 
     def scores(self, task: Task, samples: Samples) -> dict[str, float]:
         """Return every metric, by name."""
@@ -279,7 +281,7 @@ def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Ta
 def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
     """Return the outputs of a divided cloud, computed block by block without holding all outputs in memory.
 
-    A single process computes them in the order of the blocks on one thread, so that the bits depend only on N.
+    A single process computes all blocks in order on one thread, so that the rounding depends only on N.
     """
     shards, weights = undivided(len(cloud.theta)), estimate_weights(cloud)
     shapes: list[torch.Size] = []
@@ -306,7 +308,7 @@ def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: T
 def scores(
     neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic, divided: bool = False
 ) -> dict[str, float]:
-    """Return every metric on one part of the data, by name; ``divided`` means that several ranks share the cloud."""
+    """Return every metric for the samples, by name; ``divided`` means that the cloud is divided among ranks."""
     task = task_of(neuron, samples, loss)
     return (evaluate_blocks if divided else evaluate_cloud)(neuron, cloud, samples, task).scores(task, samples)
 

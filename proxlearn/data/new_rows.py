@@ -1,7 +1,7 @@
 """Read new rows for a model in chunks, and match their columns by name to those of the training table.
 
-The columns may be in any order. A missing or unknown column is an error, because a prediction from a wrong column
-cannot be recognised as wrong.
+The columns may be in any order. A missing column is an error, and so is an unknown column unless the user asks to
+ignore it, because the output would not show that a prediction was made from the wrong columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_LISTED_NAMES = 5
 
 @dataclass(frozen=True)
 class RowEncoder:
-    """An encoder that converts the columns of a table to features in the same way as those of the training table."""
+    """An encoder that converts the columns of a new table to features in the same way as in the training table."""
 
     encoder: FeatureEncoder
     form: TableFormat = field(default_factory=TableFormat)
@@ -62,8 +62,9 @@ class RowEncoder:
         for name, mask in self.encoder.unknown(texts).items():
             row = int(mask.argmax())
             if texts[name][row] == MISSING_CATEGORY and self.encoder.missing is None:
-                raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", NO_GAPS)
-            notice(f"column `{name}` holds {texts[name][row]!r:.42}, which the training rows lack, {UNKNOWN}")
+                raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", FILL_IN)
+            value = f"{texts[name][row]!r:.42}"
+            notice(f"column `{name}` holds {value}, which does not occur in the training rows; {UNKNOWN}")
         matrix = np.column_stack(numbers) if numbers else np.empty((int(complete.sum()), 0))
         accepts_gaps = self.encoder.missing in ("median", "indicator")
         filled = np.where(np.isnan(matrix), 0.0, matrix) if accepts_gaps else matrix
@@ -83,13 +84,14 @@ class RowEncoder:
         if self.form.decimal is None and COMMA_NUMBER.fullmatch(text):
             remedy += ", or add --decimal comma"
         elif self.form.decimal == "comma" and parse_number(text, TableFormat()) is not None:
-            remedy = "the model was trained with decimal commas; add --decimal point for this table"
-        problem = f"column `{name}` is not numeric: {texts[row]!r:.42} in data row {first + row + 1}"
+            remedy = "add --decimal point for this table, because the model was trained with decimal commas"
+        problem = f"column `{name}` holds {texts[row]!r:.42} in data row {first + row + 1}, which is not a number"
         raise InputError(problem, remedy)
 
 
-NO_GAPS = "write a number in every row (decimals with a point), or delete the rows without one"
-UNKNOWN = "and perhaps other new values; such a row belongs to none of the categories"
+NO_GAPS = "write a number in every row (with a decimal point), or delete the rows without a number"
+FILL_IN = "write a category in every row, or delete the rows without a category"
+UNKNOWN = "all categories that do not occur there are encoded as 0 in every feature of the column"
 
 
 def _category_texts(series: Any, column: Column) -> np.ndarray:
@@ -111,7 +113,7 @@ class ColumnSpec:
     keep: Sequence[str] = ()
     """Names of the columns that are copied to the output as written."""
     ignore_extra: bool = False
-    """Whether columns that the model does not use are ignored; otherwise they are an error."""
+    """Whether columns that the model does not use are ignored; otherwise, they are an error."""
 
     @property
     def features(self) -> Sequence[str]:
@@ -131,13 +133,13 @@ class Chunk:
     X: np.ndarray
     """Features in the order that the model expects, rows x features, float64 and finite."""
     target: list[str] = field(default_factory=list)
-    """Cells, as written, of the target column in the rows of ``X``; empty if the target is not read."""
+    """Cells of the (first) target column in the rows of ``X``, as written; empty if the target is not read."""
     kept: dict[str, list[str]] = field(default_factory=dict)
-    """Cells, as written, of each column that is copied to the output."""
+    """Cells of each column that is copied to the output, as written, by column name."""
     complete: np.ndarray | None = None
     """Mask of the rows of the chunk that are in ``X``; None if all of them are."""
     further_targets: dict[str, list[str]] = field(default_factory=dict)
-    """Cells of the other target columns, if there are several."""
+    """Cells of the other target columns, by column name, if there are several target columns."""
 
 
 class RowReader:
@@ -160,7 +162,7 @@ class RowReader:
         self._file.seek(0)
         try:
             if self.size == 0:
-                raise InputError(f"{self.name} is empty", "give a header line and at least one row")
+                raise InputError(f"{self.name} is empty", "give a table with a header line and at least one row")
             self._table: Any = open_table(self._file, self.name)
         except BaseException:
             self._file.close()
@@ -172,12 +174,12 @@ class RowReader:
 
     @property
     def bytes_read(self) -> int:
-        """The number of bytes read so far, or the total number if the table is read from a copy."""
+        """The number of bytes read so far, or the size of the table if it is read from a copy."""
         text = getattr(self._table, "buffer", None)
         return self._file.tell() if text is self._file else self.size
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
-        """Yield the rows in order, in chunks; only one chunk is in memory at a time."""
+        """Yield the rows of the table in order, in chunks; only one chunk is in memory at a time."""
         texts = [*columns.needed_target, *columns.keep]
         for frame in self._frames(columns, texts):
             # The columns that are copied to the output keep their spelling, even if they are features.
@@ -216,12 +218,12 @@ def _cell_text(cell: Any) -> str:
 
 
 def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> None:
-    """Raise InputError if a table lacks a needed column, or has one that is neither used, kept nor ignored."""
+    """Raise InputError if a table lacks a required column, or has a column that is neither used, kept nor ignored."""
     expected = {*columns.features, *columns.keep, *columns.targets, *columns.rows.encoder.ignored}
     extra = [column for column in header if column not in expected]
     missing = [column for column in columns.features if column not in header]
     if missing:
-        remedy = "give all the columns of the training table: " + _quote_names(columns.features)
+        remedy = "give all feature columns of the training table: " + _quote_names(columns.features)
         if extra:
             hint = did_you_mean(missing[0], extra)
             similar = hint.removeprefix("did you mean ")[:-1]
@@ -264,7 +266,7 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
 def _open_seekable(path: Path) -> BinaryIO:
     with unreadable_as_input_error("--data", path, ".csv"):
         file: BinaryIO = path.open("rb")
-        # A pipe, `--data <(...)`, can be read only once.
+        # A pipe, as in `--data <(...)`, can be read only once.
         if not file.seekable():
             with file as pipe:
                 file = _copy_to_disk(pipe)
@@ -278,7 +280,7 @@ def _copy_to_disk(file: BinaryIO) -> BinaryIO:
         try:
             shutil.copyfileobj(file, spool)
         except OSError as error:
-            raise InputError(f"cannot read the input: {error.strerror}", "give --data FILE") from error
+            raise InputError(f"cannot read the table: {error.strerror}", "give a file with --data FILE") from error
         failed.pop_all()
     copy: BinaryIO = spool
     return copy

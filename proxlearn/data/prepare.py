@@ -57,7 +57,7 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
 def hold_out_rows(
     table: Table, train_rows: np.ndarray, fraction: float, split_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split the training part into rows for training and held-out rows, stratified by class; return both."""
+    """Split the training part into rows for training and held-out rows, stratified by class; return the row numbers."""
     order = np.random.default_rng([split_seed, 1]).permutation(len(train_rows))
     if table.classes:
         order = order[np.argsort(table.target[train_rows[order]], kind="stable")]
@@ -66,7 +66,7 @@ def hold_out_rows(
     held = np.zeros(len(order), dtype=bool)
     held[order[np.diff(steps) > 0]] = True
     if held.all() or not held.any():
-        problem = f"validation_fraction={fraction:g} of {len(train_rows)} training rows leaves a part empty"
+        problem = f"validation_fraction={fraction:g} leaves no row for validation or none for training"
         raise InputError(problem, "choose another validation_fraction")
     return train_rows[~held], train_rows[held]
 
@@ -100,7 +100,7 @@ def prepare(
             y = torch.from_numpy(target_scaler(targets[rows]))
             return Samples(X, y[:, 0] if y.shape[1] == 1 else y.T.contiguous())
         labels = torch.from_numpy(table.target[rows])
-        # Two classes have the targets -1 and +1. For more, f is the probability of the true class, and the target is 1.
+        # Two classes have the targets -1 and +1. For more classes, f is the probability of the true class (target 1).
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 
@@ -127,7 +127,7 @@ def fit_encoder(table: Table, rows: np.ndarray) -> FeatureEncoder:
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
-    """Raise an InputError that names the column if its data cannot be scaled, or overflow in all given precisions."""
+    """Raise InputError if a column cannot be scaled, or if its scaled values overflow in all given precisions."""
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = [f"column `{name}`" for name in table.target_columns] or ["the target"]
@@ -155,13 +155,13 @@ def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:
         return scaling.FITS[config.scaling]
     if table.paper_scaling is None:
         raise InputError(
-            f"dataset={config.name} is not in the paper, so it has no paper scaling", "use dataset.scaling=standard"
+            f"dataset.scaling=paper is not defined for dataset={config.name}", "use dataset.scaling=standard"
         )
     return table.paper_scaling
 
 
 def _check_classes(table: Table, train_rows: np.ndarray, config: DatasetConfig) -> None:
-    """Raise InputError if a class has no row in the training part, because it could not be learned."""
+    """Raise InputError if a class has no row in the training part, because this class could not be learned."""
     absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
     if table.classes and absent:
         other_split = "another split_seed" if config.split == "shuffled" else "dataset.split=shuffled"

@@ -1,8 +1,8 @@
-"""The registry of the datasets by name.
+"""The registry of datasets by name.
 
-A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package
+A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line in LOADERS. Another package
 adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and
-CONFIG, which holds the values that a file in configs/dataset/ would hold (config/config_folders.py).
+CONFIG. CONFIG holds the values that a file in configs/dataset/ would hold (see config/config_folders.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Feature scalings, which are affine maps per column, and checks that no number is too large for computations."""
+"""Scalings of features (affine maps, one per column), and checks that no number is too large for computations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scaler:
 
 
 MAX_CONSTANT_ERROR = 1e-3
-"""Largest accepted rounding error of the mean of a constant column, which carries no information."""
+"""Largest rounding error that is accepted in the mean of a constant column; a larger error is corrected."""
 
 ScalerFit = Callable[[np.ndarray], Scaler]
 """A function that fits a scaler to rows."""
@@ -47,7 +47,7 @@ def constant_factor(X: np.ndarray, factor: float) -> Scaler:
 
 
 def standard(X: np.ndarray, weights: np.ndarray | None = None) -> Scaler:
-    """Return a scaler that maps each column to mean 0 and standard deviation 1."""
+    """Return a scaler that maps each column to mean 0 and standard deviation 1, with optional weights per row."""
     constant = X.max(axis=0) == X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, width = _mean_and_deviation(X, weights)
@@ -64,7 +64,7 @@ def standard(X: np.ndarray, weights: np.ndarray | None = None) -> Scaler:
 
 
 def _mean_and_deviation(X: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation of each column."""
+    """Return the mean and the standard deviation of each column, with optional weights per row."""
     if weights is None:
         return X.mean(axis=0), X.std(axis=0)
     mean = np.average(X, axis=0, weights=weights)

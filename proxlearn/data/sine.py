@@ -15,7 +15,7 @@ INFO = DatasetInfo(None, 1, None, "computed: dataset.points=...", "none needed",
 
 def load(config: DatasetConfig) -> Table:
     if config.points is None:
-        raise InputError("dataset=sine needs the number of points", "try dataset.points=100")
+        raise InputError("dataset=sine needs the number of points", "set it, for example with dataset.points=100")
     train = np.linspace(-np.pi, np.pi, config.points)
     x = np.concatenate((train, (train[1:] + train[:-1]) / 2))
     X, target = x[:, None], np.sin(x)

@@ -39,11 +39,11 @@ class Table:
     texts: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Columns of categories in a user's table, by name, as strings; they are encoded as features after the split."""
     missing: str | None = None
-    """Treatment of missing values in a user's table (``FeatureEncoder.missing``)."""
+    """Treatment of missing values in a user's table (see ``FeatureEncoder.missing``)."""
     reading: Mapping[str, Any] = field(default_factory=dict)
-    """How the cells of a user's table are written: the keys decimal, header, skip_lines and missing_values."""
+    """Settings for reading a user's table, with the keys decimal, header, skip_lines and missing_values."""
     ignored: tuple[str, ...] = ()
-    """Columns of a user's table that are not features: those that the user drops, and constant ones."""
+    """Columns of a user's table that are not features: dropped columns and constant columns."""
     image: tuple[int, int] | None = None
     """Height and width of the image whose pixels are the features of a row; None for other data."""
 
@@ -52,7 +52,7 @@ class Table:
 class DatasetInfo:
     """The description of a dataset, which ``proxlearn data`` shows without loading the data.
 
-    Each loader module defines one as ``INFO``.
+    Each loader module defines its description as ``INFO``.
     """
 
     rows: int | None
@@ -64,4 +64,4 @@ class DatasetInfo:
     file: DataFile | None = None
     """File of the dataset; None if the data are computed or are part of an installed package."""
     reads: tuple[str, ...] = ()
-    """Keys among ``registry.OPTIONAL_KEYS`` that the loader reads; setting any of the other keys is an error."""
+    """Keys in ``registry.OPTIONAL_KEYS`` that the loader reads; it is an error to set another of these keys."""

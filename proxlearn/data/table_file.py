@@ -1,9 +1,9 @@
 """Open a user's table in any of the supported formats: text, compressed text, NumPy, Parquet or Excel.
 
-The format is recognised by the content of the file, not by its name.
+The format is recognised by the content of the file, except for NumPy files, which have the suffix .npz.
 
-The header of an array can declare any shape, so an array is read only if the file contains all of its bytes and they
-fit in memory.
+The header of an array in an .npz file can declare any shape, so an array is read only if the file contains all bytes of
+the array and the array fits in memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.fo
 READ_ERRORS = (
     *(ValueError, OSError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError),
     *(SyntaxError, struct.error, zlib.error, LZMAError, zipfile.BadZipFile),
-    # Raised by zipfile for an encrypted file and for an unknown compression.
+    # zipfile raises these errors for an encrypted file and for an unknown compression method.
     *(RuntimeError, NotImplementedError),
 )
 
 
 def read_npz_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Return the features, the target values, the feature names and the target name.
+    """Return the features, the target values, the feature names and the target name of an .npz file.
 
-    The feature names are read from the array ``columns``, if there is one.
+    The feature names are the strings in the array ``columns``, or x0, x1, ... if the file does not contain this array.
     """
     target = target or "y"
     try:
@@ -54,7 +54,7 @@ def read_npz_table(path: Path, content: bytes, target: str | None) -> tuple[np.n
     except READ_ERRORS as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{path} cannot be read: {reason:.100}", "save plain arrays: numpy.savez(path, X=X, y=y)"
+            f"{path} cannot be read: {reason:.100}", "save plain arrays with numpy.savez(path, X=X, y=y)"
         ) from error
     for name in ("X", target):
         if name not in arrays:
@@ -62,28 +62,29 @@ def read_npz_table(path: Path, content: bytes, target: str | None) -> tuple[np.n
     X, values = arrays["X"], arrays[target]
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise InputError(
-            f"{path}: X must be a matrix of numbers, got {X.dtype} {X.shape}",
-            "save it as an array of shape (rows, features)",
+            f"{path}: X must be a matrix of numbers, got an array of dtype {X.dtype} and shape {X.shape}",
+            "save X as an array of shape (rows, features)",
         )
     if values.shape != (len(X),) or values.dtype.kind not in "biufU":
         raise InputError(
-            f"{path}: `{target}` must hold {len(X)} numbers or strings, got {values.dtype} {values.shape}",
-            "give one value per row of X",
+            f"{path}: `{target}` must be an array of numbers or strings of shape ({len(X)},), got an array of dtype "
+            f"{values.dtype} and shape {values.shape}",
+            "save one value per row of X",
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax()) + 1
-        raise InputError(f"{path}: `{target}` is not finite in row {row}", "correct the value, or delete its row")
+        raise InputError(f"{path}: `{target}` is not finite in row {row}", "correct the value, or delete the row")
     columns = [str(name) for name in np.atleast_1d(arrays.get("columns", [f"x{i}" for i in range(X.shape[1])]))]
     if len(columns) != X.shape[1]:
         raise InputError(
-            f"{path}: the length of `columns` is {len(columns)}, but X has the shape {X.shape}",
-            "give one name per column of X",
+            f"{path}: the number of names in `columns` is {len(columns)}, but X has the shape {X.shape}",
+            "save one name per column of X",
         )
     return np.ascontiguousarray(X, dtype=np.float64), values, columns, target
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Read one array; raise ValueError if its header does not match the bytes that follow it."""
+    """Return an array of an .npz file; raise ValueError if its header is not valid or does not match its bytes."""
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
@@ -97,7 +98,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
         # The conversion to float64 makes a second copy.
         if 2 * size > physical_memory():
-            raise ValueError(f"array `{name}` has {size} bytes, and twice as much exceeds the memory of this machine")
+            raise ValueError(f"array `{name}` has {size} bytes, and this machine does not have twice as much memory")
         content = file.read(size)
         # Reading beyond the last byte makes zipfile compare the checksum.
         if len(content) != size or file.read(1):
@@ -111,12 +112,12 @@ COMPRESSED: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""Functions that decompress a file, by the first bytes of the file."""
+"""Functions that decompress a file, keyed by the first bytes of such a file."""
 ZIP, PARQUET, OLD_EXCEL = b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
-"""Errors of the decompressors for a damaged, encrypted or unsupported file."""
+"""Errors that the decompressors raise for a damaged, encrypted or unsupported file."""
 EXTRAS = {"Parquet": ("pyarrow", "parquet"), "Excel": ("openpyxl", "excel")}
-"""The package that reads a format, and the extra of proxlearn that installs it."""
+"""The package that reads each format, and the extra of proxlearn that installs this package."""
 BLOCK = 2**20
 """Number of bytes that are decompressed or decoded at once."""
 MARKS = {
@@ -126,13 +127,13 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Encodings by their byte order marks; the mark of UTF-32 begins with that of UTF-16, so UTF-16 is last."""
+"""Encodings by their byte order marks; UTF-16 comes last, because the mark of UTF-32 begins with that of UTF-16."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """Characters that occur in binary files, but not in text tables."""
 
 
 def open_table(file: BinaryIO, name: Path | str) -> Any:
-    """Return a text stream, or a pandas data frame for a binary format; ``file`` can be read repeatedly."""
+    """Open the table in a seekable file; return a text stream or, for Parquet and Excel, a pandas data frame."""
     start = file.read(8)
     file.seek(0)
     for mark, decompress in COMPRESSED.items():
@@ -148,26 +149,26 @@ def open_table(file: BinaryIO, name: Path | str) -> Any:
 
 
 def open_text(file: BinaryIO, name: Path | str = "the table") -> TextIO:
-    """Return a text stream that decodes UTF-8, UTF-16 or cp1252, and leaves line ends unchanged."""
+    """Return a text stream that decodes a file from Unicode or cp1252 and leaves line ends unchanged."""
     return io.TextIOWrapper(file, encoding=_detect_encoding(file, name), newline="")
 
 
 def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
-    """Return the encoding of a file, and move the file position to the start; print a notice if it is not Unicode."""
+    """Return the encoding of a file; print a notice if it is not Unicode, and move the file position to the start."""
     start = file.read(1024)
     file.seek(0)
     for mark, encoding in MARKS.items():
         if start.startswith(mark):
             return encoding
     for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
-        # ASCII text in UTF-16 without a mark: every other byte is 0.
+        # In ASCII text that is encoded as UTF-16 without a mark, every other byte is 0.
         if len(start) > 3 and not any(zeros):
             return encoding
     failure = _first_undecodable(file, "utf-8")
     if failure is None:
         return "utf-8"
     if _first_undecodable(file, "cp1252") is None:
-        notice(f"{name} is not UTF-8 text (byte 0x{failure:02x}); it is read as cp1252, the encoding of Windows")
+        notice(f"{name} is not UTF-8 text (byte 0x{failure:02x}); it is read as cp1252, a Windows encoding")
         return "cp1252"
     raise InputError(
         f"{name} is neither UTF-8 text (byte 0x{failure:02x}) nor cp1252 text", "save it as a .csv file in UTF-8"
@@ -175,7 +176,10 @@ def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
 
 
 def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
-    """Return the first byte that is not text in an encoding, or None; move the file position back to the start."""
+    """Return the first byte that cannot be decoded, or None; move the file position back to the start.
+
+    In an encoding other than UTF-8, a control character does not count as text, and the function returns 0.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         while block := file.read(BLOCK):
@@ -191,7 +195,7 @@ def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
 
 
 def _open_zip(file: BinaryIO, name: Path | str) -> Any:
-    """Open the only file in a zip archive, or an Excel file, which is also a zip archive."""
+    """Open the table in a zip archive that contains a single file, or in an Excel file, which is also a zip archive."""
     with _damage_as_input_error(name):
         archive = zipfile.ZipFile(file)
         members = [member.filename for member in archive.infolist() if not member.is_dir()]
@@ -201,15 +205,15 @@ def _open_zip(file: BinaryIO, name: Path | str) -> Any:
     tables = [member for member in members if not member.startswith("__MACOSX/") and Path(member).name[0] != "."]
     if len(tables) != 1:
         listed = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
-        problem = f"{name} holds {len(tables)} files" + (f" ({listed})" if tables else "")
-        raise InputError(problem, "extract the archive, and give the file with the table")
+        problem = f"{name} must contain a single file, not {len(tables)}" + (f" ({listed})" if tables else "")
+        raise InputError(problem, "extract the archive, and give the path of the file with the table")
     with _damage_as_input_error(name):
         member = archive.open(tables[0])
     return open_table(_decompress(member, name), name)
 
 
 def _decompress(stream: Any, name: Path | str) -> BinaryIO:
-    """Return the decompressed content in a temporary file, because the header is read more than once."""
+    """Copy the decompressed content to a temporary file, because the header is read more than once."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         size = 0
@@ -218,7 +222,9 @@ def _decompress(stream: Any, name: Path | str) -> BinaryIO:
                 size += len(block)
                 # A few compressed bytes can expand to any number of bytes.
                 if size > physical_memory():
-                    raise InputError(f"{name} is larger than the memory of this machine", "give fewer rows")
+                    raise InputError(
+                        f"{name} does not fit in the memory of this machine", "give a table with fewer rows"
+                    )
                 spool.write(block)
         spool.seek(0)
         failed.pop_all()
@@ -232,14 +238,14 @@ def _damage_as_input_error(name: Path | str) -> Iterator[None]:
         yield
     except DAMAGE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{name} cannot be decompressed: {reason:.100}", "give an intact file") from error
+        raise InputError(f"{name} cannot be decompressed: {reason:.100}", "give an undamaged file") from error
 
 
 def _require(kind: str, name: Path | str) -> None:
     """Raise InputError if the package that reads a format is not installed."""
     package, extra = EXTRAS[kind]
     if find_spec(package) is None:
-        problem = f"{name} is in {kind} format, which needs the package {package}"
+        problem = f"{name} is in {kind} format, and the package {package}, which reads it, is not installed"
         raise InputError(problem, f"run `pip install 'proxlearn[{extra}]'`, or save the table as a .csv file")
 
 
@@ -266,16 +272,16 @@ def _read_excel(file: BinaryIO, name: Path | str) -> Any:
     except Exception as error:
         raise _unreadable(name, "Excel", error) from error
     if len(sheets) > 1:
-        notice(f"{name} has {len(sheets)} sheets; the first one, `{sheets[0]}`, is read")
+        notice(f"{name} has {len(sheets)} sheets; only the first one, `{sheets[0]}`, is read")
     return _with_text_names(frame)
 
 
 def _with_text_names(frame: Any) -> Any:
-    """Return a data frame whose column names are strings; pandas has made them distinct."""
+    """Return the data frame with its column names converted to strings; pandas has already made the names distinct."""
     return frame.set_axis([str(column) for column in frame.columns], axis="columns")
 
 
 def _unreadable(name: Path | str, kind: str, error: Exception) -> InputError:
-    """Return the error for a file that the package of its format cannot read, for whatever reason."""
+    """Return the InputError for a file that cannot be read in its format, with the reason that ``error`` states."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return InputError(f"{name} cannot be read as {kind}: {reason:.100}", "save the table as a .csv file")

@@ -30,16 +30,16 @@ SETTINGS = tuple(key for key in FIT_OPTIONS if key != "target")
 
 @dataclass(frozen=True)
 class TableProblem:
-    """A problem of a table: its description with the column and the row, and the settings that solve it."""
+    """A problem of a user's table: a description that names the column and the row, and settings that solve it."""
 
     text: str
     settings: Mapping[str, Any]
 
 
 class TableProblems(InputError):
-    """Raised if a table has problems, all of which the settings in ``settings`` solve.
+    """Raised if a table has problems that settings can solve; ``settings`` holds the settings that solve all of them.
 
-    The remedy lists these settings as overrides; ``for_command`` adds them to the complete command of the user.
+    The remedy of the message lists them as overrides; ``for_command`` adds them to the complete command of the user.
     """
 
     def __init__(self, name: str, problems: Sequence[TableProblem]) -> None:
@@ -53,7 +53,7 @@ class TableProblems(InputError):
         super().__init__(f"{name}: {count}{listed}", "add " + " ".join(self.overrides()))
 
     def overrides(self) -> list[str]:
-        """Return the settings as words that can be added to `proxlearn train` in a shell."""
+        """Return the settings as overrides that can be added to a `proxlearn train` command in a shell."""
         return [_override(key, value) for key, value in self.settings.items()]
 
     def for_command(self, command: str) -> InputError:
@@ -71,7 +71,10 @@ class TableProblems(InputError):
 
 
 def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with others added; lists are joined, and an existing treatment of missing values is kept."""
+    """Return the settings with those of ``more`` added.
+
+    Lists are joined. An existing treatment of missing values is kept, unless it is drop.
+    """
     merged = dict(settings)
     for key, value in more.items():
         if key in LIST_SETTINGS:
@@ -90,7 +93,7 @@ def _override(key: str, value: Any) -> str:
 
 
 def _with_fit_options(words: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
-    """Return the words of a `proxlearn fit` command with the options of the settings; repeated options are replaced."""
+    """Return the words of a `proxlearn fit` command with options for the settings, which replace existing options."""
     replaced = {FIT_OPTIONS[key] for key in settings}
     kept: list[str] = []
     skip = False

@@ -37,10 +37,10 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
-        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete its row")
+        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete the row")
     if len(distinct) < 2:
         raise InputError(
-            f"target column `{name}` holds only one value, `{_class_name(distinct[0])}`",
+            f"target column `{name}` holds only one distinct value, `{_class_name(distinct[0])}`",
             "choose another dataset.target, or add rows with other values",
         )
     task = task or _guess_task(distinct, numeric, len(values))
@@ -55,7 +55,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
             task, values.astype(np.float64), (), f"column `{name}` is treated as a real-valued target (regression)"
         )
     if task == "binary" and len(distinct) != 2:
-        remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
+        remedy = "use dataset.task=multiclass" + (" or dataset.task=regression" if numeric else "")
         raise InputError(f"dataset.task=binary, but target column `{name}` has {len(distinct)} distinct values", remedy)
     if 2 * len(distinct) > len(values):
         remedy = "choose another dataset.target" + (", or use dataset.task=regression" if numeric else "")
@@ -72,9 +72,9 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
 def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
     """Return ``values``, or class names as written in the table if numbers would rename or merge classes.
 
-    Names are used if an integer has leading zeros, or if different numbers round to the same float. Other spellings of
-    one number (1 and 1.0) remain one class. ``texts`` returns the cells of the target column as written; it is called
-    only if they are needed.
+    Names are returned if an integer has leading zeros, or if different numbers round to the same float. Otherwise,
+    different spellings of a number (1 and 1.0) denote the same class. ``texts`` returns the cells of the target column
+    as written; it is called only if these cells are needed.
     """
     if values.dtype.kind not in "iuf" or task == "regression":
         return values
@@ -128,5 +128,5 @@ def _canonical(text: str) -> object:
 
 
 def _class_name(value: object) -> str:
-    """Return the name of a class as a string; a whole floating-point number has no decimal point."""
+    """Return the name of a class as a string; a float without a fractional part is written without a decimal point."""
     return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

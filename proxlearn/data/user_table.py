@@ -1,8 +1,8 @@
 """The loader of a user's table in a file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-If the table cannot be used unchanged, one error lists all of its problems and the settings that solve them. No row or
-column is left out, filled in or encoded without such a setting. The only exceptions are columns that carry no
-information: they are left out with a notice.
+If the table cannot be used unchanged, one error lists all of its problems and the settings that solve them. Without
+such a setting, no row is left out, no missing value is replaced and no text is encoded. A column with the same value in
+every row carries no information and is left out with a notice.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ INFO = DatasetInfo(
 LARGE_FILE = 50_000_000
 """Size in bytes above which a notice announces that the file is being read."""
 MAX_LISTED_NAMES = 5
-"""Maximum number of column names in a notice; further columns are only counted."""
+"""Maximum number of column names in a message; further columns are only counted."""
 MAX_SUGGESTED_COLUMNS = 4
 READING = ("decimal", "header", "skip_lines", "missing_values")
 """Settings that describe how the cells of a table are written; new tables are read in the same way."""
 MAX_ROUNDS = 12
-"""Maximum number of times that the problems of a table are solved by settings and the table is read again."""
+"""Maximum number of attempts to read a table; each attempt uses settings that solve the problems found before."""
 
 
 def load(config: DatasetConfig) -> Table:
     """Load the table of a config; raise TableProblems with all problems that settings can solve.
 
-    The settings that solve the problems found so far are tried immediately, so that hidden problems are also found and
-    the remedy is known to work.
+    The table is read again with the settings that solve the problems found so far. In this way, problems that other
+    problems hide are also found, and the settings in the message are known to work.
     """
     if config.path is None:
         target = " and dataset.target=COLUMN" if config.target is None else ""
@@ -95,7 +95,7 @@ def load(config: DatasetConfig) -> Table:
 
 
 def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that solve a problem, with their final values, including values that the user has set."""
+    """Return the settings that solve a problem, with the values that they have after all settings are merged."""
     return {key: settings.get(key, value) for key, value in answer.items()}
 
 
@@ -103,7 +103,8 @@ def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
 class _RawTable:
     """The columns of a table as read from a file.
 
-    For a text file, ``read_texts(name)`` returns the cells of a column as written in the file; otherwise, it is None.
+    For a text file, ``read_texts(name)`` returns the cells of a column as written in the file. For other files,
+    ``read_texts`` is None.
     """
 
     columns: dict[str, Column]
@@ -111,7 +112,10 @@ class _RawTable:
 
 
 def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str]) -> Table:
-    """Load the table with the settings of a config; raise TableProblems with the remaining problems."""
+    """Load the table with the settings of a config, and append notices for the user to ``notices``.
+
+    Raise TableProblems with the problems that these settings do not solve.
+    """
     form = table_format(config)
     raw, target_names = _read_columns(path, content, config, form)
     columns = dict(raw.columns)
@@ -119,7 +123,7 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
     for name in dropped:
         if name not in columns or name in target_names:
             remedy = did_you_mean(name, [column for column in columns if column not in target_names])
-            raise InputError(f"dataset.drop: {path} has no column `{name}` besides the target", remedy)
+            raise InputError(f"dataset.drop: {path} has no feature column `{name}`", remedy)
     targets = {name: columns.pop(name) for name in target_names}
     features = {name: column for name, column in columns.items() if name not in dropped}
     uninformative = [name for name, column in features.items() if _carries_nothing(column)]
@@ -152,7 +156,7 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
         )
     encoding = _encode_targets(targets, raw, kept, config)
     if config.task is None:
-        notices.append(f"{encoding.description}; set dataset.task=..., or with `fit` --task, to change this")
+        notices.append(f"{encoding.description}; to change this, set dataset.task=... or, with `fit`, --task")
     numbers = {name: column.values[kept] for name, column in features.items() if column.kind == "number"}
     texts = {name: _texts(column.values[kept]) for name, column in features.items() if column.kind == "text"}
     return Table(
@@ -177,12 +181,12 @@ def table_format(config: DatasetConfig) -> TableFormat:
 
 
 def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: TableFormat) -> tuple[_RawTable, list[str]]:
-    """Read every column of a file, and return them with the names of the target columns."""
+    """Return all columns of a file and the names of the target columns."""
     targets = [] if config.target is None else [config.target] if isinstance(config.target, str) else [*config.target]
     markers = config.missing_values or ()
     if path.suffix.lower() == ".npz":
         if len(targets) > 1:
-            raise InputError(f"{path}: an .npz file can have only one target", "give one dataset.target")
+            raise InputError(f"{path}: an .npz file can have only one target", "give one column name as dataset.target")
         X, values, names, target = read_npz_table(path, content, targets[0] if targets else None)
         columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
         target = target if target not in columns else f"{target} (target)"
@@ -211,7 +215,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
 
 
 def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
-    """Return the target of a file that stores types: truth values and strings become classes with their own names."""
+    """Return the target column of a file that stores types; truth values and strings become the names of classes."""
     if values.dtype == bool or values.dtype.kind == "U":
         return Column("text", values.astype(str).astype(object))
     if parsed is not None and values.dtype == object:
@@ -259,7 +263,7 @@ def _kept_rows(
 def _encode_targets(
     targets: Mapping[str, Column], raw: _RawTable, kept: np.ndarray, config: DatasetConfig
 ) -> TargetEncoding:
-    """Encode one target column as classes or numbers, or several columns as several numbers."""
+    """Encode a single target column as classes or numbers, or several target columns as numbers."""
     if len(targets) == 1:
         ((name, column),) = targets.items()
         values = column.values[kept]
@@ -270,11 +274,12 @@ def _encode_targets(
         return infer_target(values, name, config.task)
     if config.task not in (None, "regression"):
         raise InputError(
-            f"dataset.task={config.task} does not support several targets", "give one target, or leave out dataset.task"
+            f"dataset.task={config.task} does not support several targets",
+            "give one dataset.target, or leave out dataset.task",
         )
     for name, column in targets.items():
         if column.kind != "number":
-            remedy = f"leave out {override_word('dataset.target', name)}; several targets must all be numbers"
+            remedy = f"leave `{name}` out of dataset.target, because several targets must all be numbers"
             raise InputError(f"target column `{name}` holds text", remedy)
         infer_target(column.values[kept], name, "regression")
     listed = ", ".join(f"`{name}`" for name in targets)
@@ -296,7 +301,7 @@ def _read_file(path: Path) -> bytes:
             notice(f"reading {path} ({path.stat().st_size / 1e6:.0f} MB)")
         content = path.read_bytes()
     if not content.strip():
-        raise InputError(f"{path} is empty", "give a header line and at least two rows")
+        raise InputError(f"{path} is empty", "give a table with a header line and at least two rows")
     return content
 
 
@@ -309,5 +314,5 @@ def _describe_columns(names: list[str]) -> str:
 def _target_remedy(header: list[str]) -> str:
     """Return a hint with overrides that set the target, starting with the last column, which is often the target."""
     words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
-    more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
+    more = f", or another of the {len(header)} columns of the table" if len(header) > MAX_SUGGESTED_COLUMNS else ""
     return "give " + " or ".join(words) + more

@@ -1,4 +1,4 @@
-"""The loader of WDBC, the Wisconsin Diagnostic Breast Cancer data in scikit-learn, with the paper's features."""
+"""The loader of WDBC, the Wisconsin Diagnostic Breast Cancer dataset of scikit-learn, which the paper also uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for m
 def load(config: DatasetConfig) -> Table:
     rows = read_sklearn_rows("breast_cancer.csv")
     X = np.ascontiguousarray(rows[:, :-1])
-    # The positive class is malignant in the paper but benign in the file.
+    # The positive class is malignant in the paper, but benign in the file.
     target = 1 - rows[:, -1].astype(np.int64)
     return Table(
         X,

@@ -1,4 +1,4 @@
-"""Checks before the first write that all ranks have the same program, config and data, and see the run folder."""
+"""Checks that all ranks run the same program on the same config and data, and can access the same run folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from proxlearn.errors import InputError, ProxlearnError
 
 VISIBLE_SECONDS = 10.0
 """Seconds to wait for a file of rank 0 to become visible to the other ranks, because network file systems cache
-folders.
+the content of folders.
 """
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ def agreed(world: World, work: Callable[[], T]) -> T:
 
 
 def check_same_program(world: World) -> None:
-    """Raise an error on all ranks if their versions, types of processor or numbers of threads differ.
+    """Raise an error on all ranks if their software versions, processors or numbers of threads differ.
 
-    The code is compiled for the processor, and the last bits of its results depend on it; ranks that compute the same
-    numbers differently would make different decisions.
+    The steps are compiled for the processor, and the last bits of their results depend on it. If these bits differed
+    between ranks, the ranks could take different branches of the program.
     """
-    # Imported here, because Numba takes a second to import.
+    # These imports are here because Numba takes a second to import.
     import llvmlite.binding
     import numba
 
@@ -59,17 +59,18 @@ def check_same_program(world: World) -> None:
         "processor": llvmlite.binding.get_host_cpu_name(),
         "threads": torch.get_num_threads(),
     }
-    _require_equal(world, own, "use machines of one kind, with the same versions and the same number of threads")
+    _require_equal(world, own, "use machines with the same processor, the same versions and the same number of threads")
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if they were given different commands, or if there are more ranks than blocks."""
+    """Raise an error on all ranks if they were given different commands, or if N is too small."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)
     if world.size > blocks:
-        problem = f"N={config.N} particles form {blocks} blocks, fewer than the {world.size} ranks"
-        raise SharedError(problem, f"use at most {blocks} ranks, or a larger N", InputError.exit_code)
+        limit = "1 rank" if blocks == 1 else f"{blocks} ranks"
+        problem = f"N={config.N} can be divided among at most {limit}, but there are {world.size} ranks"
+        raise SharedError(problem, "start fewer ranks, or choose a larger N", InputError.exit_code)
 
 
 def check_same_data(world: World, sha256: str) -> None:
@@ -78,7 +79,7 @@ def check_same_data(world: World, sha256: str) -> None:
 
 
 def check_visible(world: World, folder: Path) -> None:
-    """Raise an error on all ranks if one of them does not see the run folder, which rank 0 has locked."""
+    """Raise an error on all ranks if one of them cannot access the run folder, which rank 0 has locked."""
     lock = folder / ".lock"
     content = world.share(lock.read_bytes() if world.rank == 0 else None)
     end = time.monotonic() + VISIBLE_SECONDS
@@ -91,7 +92,7 @@ def check_visible(world: World, folder: Path) -> None:
     hosts = world.gather(None if visible else platform.node())
     for rank, host in enumerate(hosts):
         if host is not None:
-            problem = f"rank {rank}, on {host}, does not see the run folder {folder} of rank 0"
+            problem = f"rank {rank}, on {host}, cannot access the run folder {folder} of rank 0"
             remedy = "choose a folder on a file system that all machines share, with hydra.run.dir=FOLDER"
             raise SharedError(problem, remedy, InputError.exit_code)
 
@@ -102,5 +103,5 @@ def _require_equal(world: World, own: Mapping[str, Any], remedy: str) -> None:
     for rank, other in enumerate(facts):
         for key in dict.fromkeys((*facts[0], *other)):
             if facts[0].get(key) != other.get(key):
-                problem = f"rank {rank} has {key}={other.get(key)}, and rank 0 has {key}={facts[0].get(key)}"
+                problem = f"rank {rank} has {key}={other.get(key)}, but rank 0 has {key}={facts[0].get(key)}"
                 raise SharedError(problem, remedy, InputError.exit_code)

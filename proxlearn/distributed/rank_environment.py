@@ -1,6 +1,6 @@
 """The rank of this process and the number of ranks, read from the environment variables of torchrun and srun.
 
-This module does not import torch, so that an ordinary command does not wait for it.
+This module does not import torch, so that a command without ranks does not wait for the import.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from dataclasses import dataclass
 from proxlearn.errors import InputError
 
 TIMEOUT_VARIABLE = "PROXLEARN_RANK_TIMEOUT"
-"""Environment variable for the number of seconds after which a rank that does not answer is considered lost."""
+"""Name of the environment variable that sets the time in seconds after which a silent rank is considered lost."""
 DEFAULT_TIMEOUT = 600.0
 FIRST_PORT, PORTS = 20_000, 30_000
-"""Range of the ports on which rank 0 listens under srun; torchrun chooses one itself."""
+"""First port and number of ports from which rank 0 chooses under srun; torchrun chooses a port itself."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The rank of this process, and the size and address of its world."""
+    """The rank of this process, the number of ranks, and the address of rank 0."""
 
     rank: int
     size: int
     address: str
-    """The host of rank 0, on which the store of the world listens."""
+    """The host name of rank 0, which listens on ``port``."""
     port: int
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """Return the Launch of this process, or None if it is not a rank; raise InputError for inconsistent variables.
+    """Return the Launch of this process, or None if it is not a rank.
+
+    Raise InputError if the environment variables of torchrun or srun are inconsistent.
 
     A process started by torchrun is a rank even if it is the only one. A single task of srun is not a rank, because
     sweeps start such tasks.
@@ -48,15 +50,15 @@ def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
 
 
 def read_timeout(environment: Mapping[str, str] = os.environ) -> float:
-    """Return the number of seconds after which a rank that does not answer is considered lost."""
+    """Return the time in seconds after which a rank that does not answer is considered lost."""
     text = environment.get(TIMEOUT_VARIABLE, "")
     try:
         seconds = float(text) if text else DEFAULT_TIMEOUT
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= 10**6:
-        problem = f"{TIMEOUT_VARIABLE}={text} is not a number of seconds"
-        raise InputError(problem, "set 1 or more, or unset the variable")
+        problem = f"{TIMEOUT_VARIABLE}={text} is not a number of seconds from 1 to 1000000"
+        raise InputError(problem, "set it to such a number, or unset the variable")
     return seconds
 
 
@@ -66,7 +68,10 @@ def _checked(environment: Mapping[str, str], rank_key: str, size_key: str, addre
     rank, size, checked_port = numbers
     if min(numbers) < 0 or not rank < size or not 0 < checked_port < 2**16 or not address:
         given = " ".join(f"{key}={value}" for key, value in values.items())
-        raise InputError(f"the environment does not describe a rank: {given}", "start the ranks with torchrun or srun")
+        raise InputError(
+            f"these environment variables do not describe a rank: {given}",
+            "start the ranks with torchrun or srun",
+        )
     return Launch(rank, size, address, checked_port)
 
 
@@ -79,12 +84,13 @@ def _first_node(environment: Mapping[str, str]) -> str:
         socket.getaddrinfo(name, None)
         return name
     except OSError:
-        # A node name need not be a host name, as in a cluster on one machine; srun was started at this address.
+        # A node name need not be a host name, for example if one machine simulates a cluster. The address of the
+        # machine on which srun was started is used instead.
         return environment.get("SLURM_LAUNCH_NODE_IPADDR") or name
 
 
 def _port_of_step(environment: Mapping[str, str]) -> int:
-    """Return a port that depends on the job and its step, so that two worlds on one node use different ports."""
+    """Return a port that depends on the SLURM job and step, so that two runs on one node use different ports."""
     numbers = [environment.get(key, "0") for key in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
     job, step = (int(text) if text.isdecimal() else 0 for text in numbers)
     return FIRST_PORT + (job * 101 + step) % PORTS

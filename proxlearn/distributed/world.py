@@ -1,8 +1,8 @@
-"""The world of a run: the processes that share one cloud, their exchanges, and the handling of a lost process.
+"""The world of a run: the ranks (processes) that share one cloud, their exchanges, and the handling of a lost rank.
 
-Everything is sent through torch.distributed with gloo. A rank that ends closes its connections, and a rank that hangs
-exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then check through the store
-of the group which ranks still answer; a rank that does not answer is lost, and their error names it.
+All messages are sent through torch.distributed with the backend gloo. A rank that ends closes its connections, and a
+rank that hangs exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then check
+through the store of the group which ranks still answer; a rank that does not answer is lost, and the error names it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from proxlearn.errors import SAME_COMMAND, ProxlearnError, RunError
 from proxlearn.terminal.streams import Notices
 
 ROLL_CALL_SECONDS = (3.0, 20.0)
-"""Smallest and largest number of seconds for which the ranks wait for the answers of the others after a failed
-exchange. A rank that computes answers at its next exchange, so they wait for twice the longest computation between two
-exchanges. torchrun ends the ranks 30 seconds after the first one has ended.
+"""Smallest and largest number of seconds that a rank waits for the answers of the other ranks after a failed exchange.
+
+A rank that is computing answers only at its next exchange. The waiting time is therefore twice the longest computation
+between two exchanges, within these limits. torchrun ends all ranks 30 seconds after the first one has ended.
 """
 POLL_SECONDS = 0.05
 STARTED = "started"
@@ -54,7 +55,7 @@ class SharedError(ProxlearnError):
 
 
 class Stop(Protocol):
-    """The stop requests of this process."""
+    """The interface of the object that records the stop requests (signals) of this process."""
 
     signal: int | None
 
@@ -62,7 +63,7 @@ class Stop(Protocol):
 
 
 class World:
-    """The ranks of a run and their exchanges, with the interface of ``Exchange`` in core/sharding.py.
+    """The ranks of a run and their exchanges; implements the protocol ``Exchange`` of core/sharding.py.
 
     The constructor returns when all ranks have joined.
     """
@@ -70,12 +71,13 @@ class World:
     def __init__(self, launch: Launch, timeout: float) -> None:
         self.rank, self.size = launch.rank, launch.size
         self.stop: Stop | None = None
-        """The stop requests that end a step on all ranks."""
+        """The stop requests of this process; a request ends the step on all ranks."""
         self.bytes_sent = 0
         """Number of bytes that this rank has sent in exchanges of arrays."""
         self.is_training = False
-        """Whether the steps have begun; from then on, an error is reported in the store, and before that in an
-        exchange.
+        """Whether the steps have begun.
+
+        An earlier error is sent to the other ranks in an exchange, and a later one is reported in the store.
         """
         # Only rank 0 prints messages.
         Notices.silent = self.rank > 0
@@ -85,13 +87,15 @@ class World:
         os.environ |= {key: str(value) for key, value in values.items()}
         try:
             store, _, _ = next(rendezvous("env://", timeout=limit))
-            # torchrun may keep its store when it restarts the ranks; entries of the earlier ranks are not read.
+            # torchrun may keep its store when it restarts the ranks; the entries of the earlier ranks are ignored.
             self._store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             group_store = PrefixStore("group", self._store)
             dist.init_process_group("gloo", store=group_store, rank=self.rank, world_size=self.size, timeout=limit)
         except (RuntimeError, ValueError, OSError) as error:
-            problem = f"rank {self.rank} did not find the other {self.size - 1} ranks at {launch.address}:{launch.port}"
-            raise RunError(problem, "start all ranks, and check that their machines reach this address") from error
+            problem = f"rank {self.rank} did not find all {self.size} ranks at {launch.address}:{launch.port}"
+            raise RunError(
+                problem, "start all ranks, and check that all machines can connect to this address"
+            ) from error
         self.local_size = self.gather(platform.node()).count(platform.node())
         """Number of ranks on this machine."""
 
@@ -118,7 +122,7 @@ class World:
         self.stop.interrupt(request)
 
     def any_stop_request(self) -> int:
-        """Return the number of a signal that requests any rank to stop between two steps, or 0 if there is none."""
+        """Return the number of a signal that any rank has received, or 0; all ranks call this between two steps."""
         request = int(self.all_gather(np.array([self.stop_request()])).max())
         if request and self.stop is not None:
             self.stop.signal = request
@@ -144,20 +148,20 @@ class World:
         return shared
 
     def announce(self, event: str) -> None:
-        """Notify the ranks that wait for an event."""
+        """Notify the ranks that wait for ``event``."""
         self._store.set(event, "")
 
     def await_event(self, event: str) -> None:
-        """Wait for an event without a time limit, because the selection of a run may take hours on rank 0."""
+        """Wait for ``event`` without a time limit, because rank 0 may take hours to select the settings of the run."""
         while not self._in_store(lambda: self._store.check([event])):
             if self.stop_request():
                 self.interrupt(self.stop_request())
             time.sleep(10 * POLL_SECONDS)
 
     def settle(self, error: ProxlearnError) -> ProxlearnError:
-        """Report an error that ends this rank to the other ranks, and return the error that all ranks have in common.
+        """Report an error that ends this rank to the other ranks, and return the error with which all ranks end.
 
-        Exactly one rank prints it; the others are silent.
+        Exactly one rank prints the error; the other ranks are silent.
         """
         if not self.is_training and not isinstance(error, SharedError | RankLost):
             try:
@@ -172,7 +176,7 @@ class World:
         return error
 
     def report_failure(self, error: BaseException) -> None:
-        """Report to the other ranks, if they can still be reached, why this rank ends."""
+        """Report to the other ranks why this rank ends; do nothing if they cannot be reached."""
         text = error.problem if isinstance(error, ProxlearnError) else str(error)
         try:
             self._store.set(f"failed-{self.rank}", text.partition("\n")[0][:1000] or type(error).__name__)
@@ -192,7 +196,7 @@ class World:
         least, most = ROLL_CALL_SECONDS
         seconds = min(max(least, 2 * self._longest), most)
         lost: list[RankLost] = []
-        # A thread is used, because rank 0 holds the store under srun; if it hangs, a call of the store does not return.
+        # The calls are made in a thread: under srun, the store is in rank 0, and if rank 0 hangs, they do not return.
         roll = threading.Thread(target=lambda: lost.append(self._find_lost(seconds)), daemon=True)
         roll.start()
         roll.join(seconds + ROLL_CALL_SECONDS[0])
@@ -213,7 +217,7 @@ class World:
                 time.sleep(POLL_SECONDS)
             lost = [rank for rank in others if not self._store.check([f"present-{rank}"])]
         except RuntimeError:
-            # Under srun, rank 0 holds the store.
+            # Under srun, the store is in rank 0.
             lost = [0]
         names = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
         reporter = min(rank for rank in range(self.size) if rank not in lost)

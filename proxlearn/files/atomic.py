@@ -19,7 +19,7 @@ OLD_TEMPORARY_NAME = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
     r"|cloud-\d+\.safetensors)\.\d+\.tmp"
 )
-"""Names of unfinished files of version 0.1.0."""
+"""Pattern of the names of unfinished files that version 0.1.0 wrote."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.close(handle)
         os.replace(temporary, path)
     except BaseException:
-        # The disk may be full or disconnected; the first failure is the one to report.
+        # Removing the file can also fail, for example on a disconnected disk; the first error is the one to report.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -42,7 +42,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def break_hard_links(path: Path) -> None:
-    """Replace a file that has other hard links (such as a backup) with a copy, before it is changed in place."""
+    """Replace a file that has other hard links, such as a backup, with a copy that can be changed independently."""
     try:
         if os.stat(path, follow_symlinks=False).st_nlink > 1:
             write_atomically(path, path.read_bytes())
@@ -86,7 +86,7 @@ def is_temporary(path: Path) -> bool:
 def remove_temporaries(folder: Path) -> None:
     """Delete the unfinished files of killed processes in a folder; files of other programs are kept.
 
-    Files of running processes are kept as well, because such a process will rename its file.
+    Files of running processes are kept as well, because these processes will rename them.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path) and path.is_file() and not path.is_symlink() and not _is_being_written(path):

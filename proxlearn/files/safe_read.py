@@ -1,8 +1,8 @@
-"""Safe reading of files from untrusted folders, and paths that users type.
+"""Functions that read files from untrusted folders safely, and functions for paths that users type.
 
-Every reader of a run, sweep or comparison folder opens its files here. Only regular files are opened, links are not
-followed, pipes do not block, and the number of bytes is limited per kind of file. A file that fails these checks raises
-`UnreadableFile`, which the command line prints as one line.
+All files in run, sweep and comparison folders are opened with these functions. Only regular files are opened, links are
+not followed, pipes do not block, and the number of bytes is limited per kind of file. If a file fails these checks,
+`UnreadableFile` is raised, which the command line prints as one line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PARSE_ERRORS = (
     RecursionError,
     yaml.YAMLError,
 )
-"""Errors of parsers on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
+"""Errors that parsers raise for damaged input; for example, PyYAML raises IndexError for an empty `!!int`."""
 MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """Error numbers that indicate a problem of the machine rather than of the file."""
 REMEDY = "copy the run folder again, or repeat the `train` command"
@@ -80,7 +80,7 @@ def open_regular(path: Path) -> int:
     except ValueError as error:
         raise UnreadableFile(path, "its name is invalid") from error
     except OSError as error:
-        # macOS and the BSDs report a link with different error numbers from Linux.
+        # For a link, macOS and the BSDs report other error numbers than Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
         if not link and error.errno in MACHINE_ERRORS:
             raise
@@ -116,7 +116,7 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a file; raise UnreadableFile if the file does not hold one."""
+    """Return the JSON object in a file; raise UnreadableFile if the file does not contain one."""
     text = read_text(path, most)
     try:
         return parse_json(text)
@@ -125,12 +125,12 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """Return the JSON object in a string; raise one of PARSE_ERRORS if the string does not hold one."""
+    """Return the JSON object in a string; raise one of PARSE_ERRORS if the string does not contain one."""
     return _require_plain_mapping(json.loads(text))
 
 
 def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
-    """Return the YAML mapping in a file; raise UnreadableFile if the file does not hold one or has aliases."""
+    """Return the YAML mapping in a file; raise UnreadableFile if the file does not contain one or has aliases."""
     text = read_text(path, most)
     try:
         return _require_plain_mapping(yaml.load(text, Loader=PlainLoader))
@@ -143,8 +143,8 @@ def read_table(
 ) -> pd.DataFrame:
     """Return a CSV file with a header line as a data frame, without an incomplete last line.
 
-    A last line without a line ending is still being written. ``convert`` converts the text of an earlier version to the
-    current one.
+    A last line without a line ending is left out, because a process may still be writing it. ``convert`` converts text
+    in the format of an earlier version to the current format.
     """
     import pandas as pd
 
@@ -161,7 +161,7 @@ def read_table(
 
 
 def parse_error_text(error: BaseException, kind: str) -> str:
-    """Return a short description of a parser's error."""
+    """Return a short message for an error of a parser; ``kind`` is what the file should contain, such as valid JSON."""
     message = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
     return f"it is not {kind} ({message:.80})"
 
@@ -200,7 +200,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def expand_home(text: str) -> str:
-    """Replace a leading ``~`` or ``~user`` with the home folder; the name of an unknown user is kept."""
+    """Replace a leading ``~`` or ``~user`` with the home folder; if the user is unknown, keep it."""
     return os.path.expanduser(text)
 
 
@@ -242,7 +242,7 @@ def user_path(name: str, text: str) -> Path:
 
 @contextlib.contextmanager
 def unreadable_as_input_error(name: str, path: Path, kinds: str) -> Iterator[None]:
-    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` lists file types."""
+    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` names the file types."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""A job, which is a function called in a separate process under any launcher, and the supervision of that process.
+"""Jobs, which are functions called in separate processes under any launcher, and the supervision of the processes.
 
-The processes are forked from a server that has imported torch and the views but has computed nothing, so that a process
-starts in a fraction of a second and inherits no state from an earlier job.
+The processes are forked from a server that has imported torch and the modules for plots but has computed nothing, so
+that a process starts in a fraction of a second and inherits no state from an earlier job.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proxlearn.terminal.streams import notice, open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()
-"""Lock for starting processes and reading exit codes, because starting a job also reads exit codes of others."""
+"""Lock for starting a process and for reading its exit code; starting a process also reads the codes of others."""
 
 
 def run_in_subprocess(
@@ -50,7 +50,7 @@ def run_in_subprocess(
     """Run ``target(*args)`` in ``directory``; return its exit code, or the negative signal number if it was killed.
 
     The output of the process is appended to ``log``. When ``stop()`` becomes true, the process receives SIGTERM, and
-    the function waits for its end.
+    the function waits until it ends.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
         # A joblib worker sets its own start method, which is not available in a process that the worker starts.
@@ -82,7 +82,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
         os.close(handle)
     # The log may be on a disk that becomes full; a lost line of output must not make the job fail.
     open_standard_streams()
-    # Users' paths are relative to the directory of the command; a cluster may start processes elsewhere.
+    # Relative paths of the user start from this directory; a cluster may start processes in another one.
     with contextlib.suppress(OSError):
         os.chdir(directory)
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -90,7 +90,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Send SIGTERM to this process when its supervisor has ended, because nothing could record its end any more."""
+    """Send SIGTERM to this process when its supervisor has ended, which would otherwise record the end of the job."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -99,7 +99,7 @@ def _follow_parent() -> None:
 
 RETRY_SECONDS = 1.0
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables that joblib sets for its workers; a job resets them, because a run has its own limit."""
+"""Environment variables that joblib sets for its workers; a job restores the values that they had in the command."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ class Job:
 
     The target is an importable function, and its arguments can be pickled. It returns None or a result: a dict of JSON
     values. It raises JobStopped when a SIGTERM has stopped it, and any other exception when it fails. A target that
-    raises FolderInUse is called again until the other process has left the folder.
+    raises FolderInUse is called again until the other process has released the folder.
     """
 
     name: str
     """Name that is unique among the jobs; the record and the log are FOLDER/NAME.json and FOLDER/NAME.log."""
     title: str
-    """Description of the job for users."""
+    """Description of the job in messages to the user."""
     target: Callable[..., Mapping[str, Any] | None]
     args: tuple[Any, ...] = ()
     identity: Mapping[str, Any] | None = None
@@ -143,18 +143,18 @@ class JobBatch:
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
-    """For each run folder, the nearest parent that existed before; empty folders below it are removed."""
+    """For each job, the nearest folder above the run folder that existed before; empty folders below it are removed."""
     folder: Path
     """The folder of the jobs' records."""
     session: str
     """Identifier of one call of the runner, so that a request to stop does not affect a later call."""
     directory: Path
-    """The working directory of the command, to which users' paths are relative."""
+    """The working directory of the command, from which relative paths of the user start."""
     threads: int | None
     fail_fast: bool
     preload: tuple[str, ...]
     thread_limits: dict[str, str]
-    """The values of THREAD_LIMITS in the command's own environment."""
+    """The values of the variables in THREAD_LIMITS in the environment of the command."""
 
     def __call__(self, composed: DictConfig) -> None:
         for name in THREAD_LIMITS:
@@ -192,7 +192,7 @@ class JobBatch:
         elif code < 0:
             records.write(job.name, "killed", self.session, f"its process was killed by {signal.Signals(-code).name}")
         elif unrecorded:
-            # The process ended without returning to Python (an exit in a library).
+            # The process ended without returning to Python, for example because a library called exit.
             message = f"its process ended with exit code {code}; see {self.log(job).name}"
             records.write(job.name, "failed", self.session, message)
         if code != 0 and self.fail_fast:
@@ -204,9 +204,9 @@ class JobBatch:
 
 
 def _stop_message(job: Job) -> str:
-    """Return a message with the last step of a job whose process was stopped before it could record that step.
+    """Return a message with the last step of a job whose process was stopped before it had recorded that step.
 
-    The cause is a second signal, or a signal between the last step and the plots.
+    This happens after a second signal, or after a signal between the last step and the plots.
     """
     if job.run_folder is None:
         return "stopped"

@@ -1,4 +1,4 @@
-"""Set up Hydra launchers (concurrent jobs, threads per job) and terminate orphaned workers."""
+"""Set-up of Hydra launchers (concurrent jobs, threads per job), and termination of workers whose command has ended."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Return whether this process is a worker whose command has died; its job then stops, and no other job begins."""
+    """Return whether this process is a worker whose command has ended; its job is then stopped, and no other starts."""
     return _orphaned.is_set()
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process after its parent process has ended; a thread watches the parent on any platform."""
+    """Start a thread that ends this process after its parent process has ended; this works on every platform."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
@@ -49,7 +49,7 @@ def available_cores() -> int:
 
 
 def runs_here(master: DictConfig) -> bool:
-    """Return whether the launcher runs its jobs on this machine."""
+    """Return whether the launcher that a config selects runs its jobs on this machine."""
     return launcher_name(master) in LAUNCHERS and LAUNCHERS[launcher_name(master)].here
 
 
@@ -65,7 +65,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Return the number of threads per concurrent job; with None, torch chooses the number."""
+    """Return the number of threads per concurrent job, or None if torch chooses the number."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -85,14 +85,14 @@ def threads_per_job(master: DictConfig, jobs: int) -> int | None:
 
 
 def setup_launcher(master: DictConfig, folder: Path) -> None:
-    """Prepare the launcher of a config; the files of the launcher are written below ``folder``."""
+    """Prepare the launcher that a config selects; the files of the launcher are written below ``folder``."""
     name = launcher_name(master)
     if name.startswith("submitit"):
         master.hydra.launcher.submitit_folder = str(folder / master.hydra.launcher.submitit_folder)
     if name == "submitit_slurm":
         install_sacct_shim(folder / "bin")
     if name == "ray":
-        # Ray 2.60 starts its own nodes with this setting; the nodes of a cluster also need it.
+        # Ray 2.60 uses this setting for the nodes that it starts; the nodes of an existing cluster also need it.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
@@ -102,7 +102,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
         return
     from joblib import Parallel
 
-    # Versions of joblib before 1.5 do not pass these arguments on to their workers.
+    # joblib before version 1.5 does not pass these arguments on to its workers.
     if "backend_kwargs" in inspect.signature(Parallel.__init__).parameters:
         launcher.joblib |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
 
@@ -110,7 +110,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 def shutdown_launcher(master: DictConfig) -> None:
     """Shut down the workers of joblib.
 
-    joblib would keep them for the next call, and each of them keeps a fork server of half a gigabyte.
+    joblib would keep them for the next call, and every worker has a fork server that uses half a gigabyte of memory.
     """
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
@@ -125,7 +125,7 @@ def install_sacct_shim(folder: Path) -> None:
     """
     if shutil.which("sbatch") is None:
         raise InputError(
-            "the program `sbatch` is not installed on this machine",
+            "hydra/launcher=submitit_slurm needs the program `sbatch`, which this machine lacks",
             "run the command on a machine that can submit jobs to SLURM",
         )
     if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:

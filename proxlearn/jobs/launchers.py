@@ -1,4 +1,4 @@
-"""Execution of jobs: by a Hydra launcher (joblib, SLURM, Ray), or in processes on this machine."""
+"""Launchers of jobs: Hydra launchers (joblib, SLURM, Ray), and a pool of processes on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proxlearn.jobs.job import JobBatch
 
 
 class HydraLauncher:
-    """The launcher that a composed config names; ``folder`` holds the files of the launcher."""
+    """A job launcher that uses the Hydra launcher of a composed config; ``folder`` is for the launcher's own files."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
         self._master, self._loader, self._folder = master, loader, folder
@@ -46,7 +46,7 @@ class HydraLauncher:
         launcher_setup.end_workers_with_command(self._master, launcher)
         overrides = [folder_overrides(job.run_folder or batch.folder) for job in batch.jobs]
         for ended in launcher.launch(overrides, initial_job_idx=0):
-            # A failed job has its record; an error raised here prevented the launcher from running it.
+            # A failed job is only recorded. An error here means that the launcher could not run the job.
             _ = ended.return_value
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLau
 
 
 def folder_overrides(folder: Path) -> list[str]:
-    """Return the overrides that set the folder of a job in Hydra."""
+    """Return the overrides that set ``folder`` as Hydra's output folder of a job."""
     return [
         f"hydra.sweep.dir={quote_for_hydra(str(folder.parent))}",
         f"hydra.sweep.subdir={quote_for_hydra(folder.name)}",
@@ -74,7 +74,10 @@ def quote_for_hydra(text: str) -> str:
 
 @dataclass(frozen=True)
 class LocalPool:
-    """A pool of at most ``parallel`` concurrent jobs with ``threads`` threads each; with None, torch chooses."""
+    """A job launcher that runs at most ``parallel`` jobs at a time on this machine, each with ``threads`` threads.
+
+    If ``threads`` is None, torch chooses the number of threads.
+    """
 
     parallel: int = 1
     threads: int | None = None

@@ -1,4 +1,4 @@
-"""Monitoring of running jobs under any launcher: storing results in the cache and showing progress on stderr."""
+"""Monitoring of running jobs: results are stored in the cache, and the progress is shown on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LINE_SECONDS = 30.0
 
 
 class JobsWatcher:
-    """A watcher that reads the records of the jobs, and shows a progress bar (on a terminal) or a line per ended job.
+    """A context manager that reads the records of jobs and shows their progress.
+
+    The progress is a bar on a terminal; otherwise, it is one line per job that has ended.
 
     The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
     example a full disk) stops the jobs and is raised at the end.
@@ -92,7 +94,7 @@ class JobsWatcher:
             tqdm.write(printable(line), file=sys.stderr)
 
     def _show_running(self, running: list[str]) -> None:
-        """Show the running jobs in the bar or, without a bar, in a line if none was written recently."""
+        """Show the running jobs in the progress bar or, without a bar, on a line if no line was written recently."""
         if self._bar is None and time.monotonic() - self._last_line < LINE_SECONDS:
             return
         parts = [f"{self._jobs[name].title} {self._progress(name)}".strip() for name in running[:3]]
@@ -115,7 +117,7 @@ class JobsWatcher:
 
 
 def store_result(cache: ResultCache | None, job: Job, record: JobRecord | None) -> bool:
-    """Store the result of a finished job in the cache; return whether the record contained a result of this job."""
+    """Store the result of a finished job in the cache; return whether its record contained a result."""
     if cache is None or job.identity is None or record is None or record.state != DONE:
         return False
     if record.result is None or record.key != job.key:

@@ -1,7 +1,8 @@
 """Records of the states of jobs: FOLDER/NAME.json for each job, next to FOLDER/NAME.log with its output.
 
-A killed job cannot report its end, and its supervisor may be a process on another machine. Therefore, files in a folder
-that all processes can read hold the states, the results and the request to stop. This module does not import torch.
+A killed job cannot report its end, and its supervisor may be a process on another machine. Therefore, the states, the
+results and the request to stop are stored in files in a folder that all processes can read. This module does not import
+torch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class JobRecord:
     """The recorded state of a job, and the process that recorded it."""
 
     state: str
-    """One of running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
+    """One of running, waiting (another process uses the run folder), finished, stopped, failed, killed, skipped."""
     session: str
     error: str | None = None
     pid: int = 0
@@ -43,7 +44,7 @@ class JobRecord:
 
 
 class JobRecords:
-    """The records, logs and stop requests in one folder of jobs."""
+    """The records, logs and stop requests of the jobs in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,11 +86,11 @@ class JobRecords:
         return record is not None and record.session == session and record.has_ended
 
     def remove(self, name: str) -> None:
-        """Delete the record of a job from an earlier session, because the job starts again."""
+        """Delete the record of a job, because the job is started again."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_folder(self) -> None:
-        """Delete the folder if it is empty."""
+        """Delete the folder of the records if it is empty."""
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
@@ -108,7 +109,7 @@ class JobRecords:
 
 
 def _parse_record(values: Any) -> JobRecord:
-    """Parse a record, which is not trusted; raise TypeError or ValueError if it is not valid."""
+    """Parse the values of a record, which are not trusted; raise TypeError or ValueError if they are not valid."""
     record = JobRecord(**values)
     texts = (record.state, record.session, record.error or "", record.host, record.time, record.key or "")
     if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:

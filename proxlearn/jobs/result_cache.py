@@ -4,9 +4,9 @@ The first line names the format. Every other line is a record::
 
     {"key": "<sha256>", "identity": {...}, "result": {...}, "version": "0.2.0"}
 
-The identity holds everything that determines the result: the resolved settings (never the name of a preset alone), the
-data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
-identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
+The identity contains everything that determines the result: the resolved settings (never the name of a preset alone),
+the checksum of the data, and a ``revision`` of the method that is raised when its results change. The key is a hash of
+the identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
 
 Only one process writes to a cache at a time: the command that holds the lock of the folder (run/lock.py). Jobs
 return their results to that process.
@@ -47,13 +47,13 @@ class CachedResult:
     """The version of proxlearn that computed the result; it is not part of the identity."""
 
     def line(self) -> bytes:
-        """Return the record as a line of the file."""
+        """Return the record as a line of the cache file."""
         values = {"key": self.key, "identity": self.identity, "result": self.result, "version": self.version}
         return json.dumps(values).encode() + b"\n"
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """Return the identity as JSON; the order of keys and the type of a sequence do not affect the result."""
+    """Return an identity as JSON that does not depend on the order of its keys or on the types of its sequences."""
     return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -91,7 +91,7 @@ class ResultCache:
         """Store a result durably; it replaces an earlier result for the same identity."""
         key = cache_key(identity)
         stored_identity = json.loads(canonical_json(identity))
-        # Parsed again, so that memory holds the same values as the file: lists for tuples, strings for keys.
+        # The result is converted to JSON and back, so that the values in memory equal those in the file.
         record = CachedResult(key, stored_identity, json.loads(json.dumps(result)), __version__)
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class ResultCache:
             notice(f"{self.path}: {lines_skipped} skipped; missing results are computed again when needed")
 
     def _lines(self) -> list[bytes]:
-        """Return the lines below the header; raise UnreadableFile if the file is not a cache."""
+        """Return the lines of the file without the header; raise UnreadableFile if the file is not a result cache."""
         try:
             content = read_bytes(self.path, MAX_BYTES)
         except AbsentFile:
@@ -164,7 +164,7 @@ class ResultCache:
                 write_all(handle, record.line())
                 os.fsync(handle)
             except BaseException:
-                # A full disk may store a part of the line, which is removed to restore the file.
+                # On a full disk, a part of the line may have been written; it is removed.
                 with contextlib.suppress(OSError):
                     os.ftruncate(handle, start)
                 raise
@@ -172,7 +172,7 @@ class ResultCache:
             os.close(handle)
 
     def _repair(self, handle: int) -> int:
-        """Complete or remove a last line without a line ending, and return the size of the file."""
+        """Complete or remove a last line without a line ending, and return the size of the file in bytes."""
         size = os.fstat(handle).st_size
         if os.pread(handle, 1, size - 1) == b"\n":
             return size

@@ -48,16 +48,16 @@ from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.streams import notice
 
 ROUNDS = 2
-"""Maximum number of times that a job is launched. If a launcher fails (a joblib worker was killed, a node was lost),
-its unfinished jobs are launched once more.
+"""Maximum number of times that a job is launched. If a launcher fails, for example because a joblib worker was
+killed or a node was lost, its unfinished jobs are launched once more.
 """
 SAME_SIGNAL_SECONDS = 1.0
 LAST_JOBS_SECONDS = 60.0
-"""Seconds that the runner waits for jobs that outlive their launcher, after the request to stop."""
+"""Maximum time in seconds that the runner waits for jobs that are still running after the launcher has returned."""
 
 
 class JobLauncher(Protocol):
-    """The interface of the launchers of job batches, LocalPool and HydraLauncher."""
+    """The interface of the job launchers, which are LocalPool and HydraLauncher."""
 
     def open(self) -> None:
         """Prepare the launcher; raise InputError if this machine cannot launch jobs."""
@@ -66,7 +66,7 @@ class JobLauncher(Protocol):
         """Return how many of ``jobs`` jobs are launched together."""
 
     def threads_per_job(self, jobs: int) -> int | None:
-        """Return the number of threads per job if ``jobs`` jobs run together; with None, torch chooses the number."""
+        """Return the number of threads per job if ``jobs`` jobs run together, or None if torch chooses the number."""
 
     def launch(self, batch: JobBatch) -> None:
         """Run the jobs of a batch and return when all have ended."""
@@ -94,7 +94,7 @@ class JobsOutcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped them."""
+        """The exit code: 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped the jobs."""
         if self.signal is not None:
             return 128 + self.signal
         finished = len(self.records) - len(self.failures) + len(self.cached)
@@ -135,7 +135,7 @@ def run_jobs(
         raise InputError("two jobs have the same name", "give each job a unique name")
     launcher = launcher or LocalPool()
     records, session = JobRecords(folder), secrets.token_hex(4)
-    # A killed command may have left results that are not in the cache yet.
+    # An earlier command that was killed may have left results that are not in the cache yet.
     cached = {job.name for job in jobs if is_cached(cache, job) or store_result(cache, job, records.read(job.name))}
     missing = [job for job in jobs if job.name not in cached]
     for job in missing:
@@ -197,11 +197,12 @@ def _launch_in_rounds(
                 launcher.launch(batch)
             except Exception as error:
                 line = (str(error).strip() or type(error).__name__).splitlines()[0]
-                notice(f"the launcher failed ({type(error).__name__}: {line:.300})")
+                reason = f"{type(error).__name__}: {line:.300}"
+                notice(f"the launcher failed ({reason}); the same command runs its unfinished jobs again")
 
 
 def _wait_for_running_jobs(jobs: Sequence[Job], records: JobRecords, session: str) -> None:
-    """Wait at most LAST_JOBS_SECONDS for jobs that outlive their launcher to store their checkpoints."""
+    """Wait at most LAST_JOBS_SECONDS until the jobs that are still running have ended and stored their checkpoints."""
     end = time.monotonic() + LAST_JOBS_SECONDS
     while time.monotonic() < end:
         if not any(_is_running(job, records, session) for job in jobs):
@@ -219,13 +220,13 @@ def _is_running(job: Job, records: JobRecords, session: str) -> bool:
 
 
 def writer_exists(record: JobRecord) -> bool:
-    """Return whether the process that wrote the record is alive; for a process on another machine, return False."""
+    """Return whether the process that wrote a record exists; for a process on another machine, return False."""
     return record.host == platform.node() and process_exists(record.pid)
 
 
 @contextlib.contextmanager
 def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
-    """Request all jobs to stop on SIGINT or SIGTERM; yield the list of received signals.
+    """Request all jobs to stop if SIGINT or SIGTERM arrives in the block; yield the list of received signals.
 
     A second signal raises KeyboardInterrupt, which ends the command at once.
     """

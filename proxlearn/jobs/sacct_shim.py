@@ -15,7 +15,7 @@ HEADER = "JobID|State|NodeList"
 
 
 def rows(jobs: str) -> list[str]:
-    """Return one `sacct` line per job in the output of `scontrol show job --oneliner`."""
+    """Convert the output of `scontrol show job --oneliner` to lines of `sacct`, one per job."""
     lines = []
     for line in jobs.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))

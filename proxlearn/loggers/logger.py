@@ -1,7 +1,7 @@
 """The interface through which the training loop uses every logger, and the registry of loggers.
 
-At the start of each session, a logger reads metrics.csv and adds the rows that it lacks, so rows that it failed to log
-in an earlier session are not lost. The package of a logger is imported only when the logger is used.
+At the start of each session, a logger reads metrics.csv and adds the rows that it lacks, so that rows that it failed to
+log in an earlier session are not lost. The package of a logger is imported only when the logger is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = Mapping[str, float | int | bool | None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The description of a run for a logger."""
+    """The description of a run that a logger receives."""
 
     folder: Path
     dataset: str
@@ -130,7 +130,7 @@ class PluginLogger:
 
 @dataclass(frozen=True)
 class LoggerKind:
-    """The class of a logger, and the package that it needs."""
+    """The class of a logger, given by its module and its name, and the package that this class needs."""
 
     module: str
     name: str
@@ -145,7 +145,7 @@ LOGGER_KINDS = {
         "proxlearn.loggers.mlflow_run",
         "MlflowLogger",
         "mlflow",
-        # By default MLflow sends telemetry, accepts only databases, and waits minutes for an unresponsive server.
+        # By default, MLflow sends telemetry, stores runs only in databases and waits minutes for a silent server.
         {
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ALLOW_FILE_STORE": "true",
@@ -176,7 +176,7 @@ DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
 EVENTS_FOLDER = "tensorboard"
 """Folder of TensorBoard's event files in the run folder."""
 DEFAULT_STORES = {"mlflow": "outputs/mlruns", "wandb": "outputs/wandb"}
-"""Stores of loggers that are not the first in a list and therefore have no logger.uri."""
+"""Default stores of loggers; a logger that is not the first in a list uses its default instead of logger.uri."""
 WANDB_FILE = "wandb.json"
 """File of the run folder that holds the id of the run in wandb and its last logged step."""
 RUN_ID_FILE = "mlflow.json"
@@ -184,7 +184,7 @@ RUN_ID_FILE = "mlflow.json"
 
 
 def each_logger(config: LoggerConfig) -> list[LoggerConfig]:
-    """Return a config per logger; the first one uses the store of the config, and the others use their defaults."""
+    """Return a config per logger; the first logger uses logger.uri, and the others use their default stores."""
     return [
         LoggerConfig(name, config.uri if name == config.name else DEFAULT_STORES.get(name), None)
         for name in config.names
@@ -210,7 +210,7 @@ def _check_one(config: LoggerConfig) -> None:
 
 
 def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
-    """Return the logger that the config names; ``warn`` receives messages about failures that do not stop the run."""
+    """Return the logger that a config describes; ``warn`` receives messages about failures that do not stop the run."""
     loggers = [_open_one(each, info, warn) for each in each_logger(config)]
     if len(loggers) == 1:
         return loggers[0]

@@ -1,8 +1,8 @@
 """The MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
 
-The default is a folder instead of MLflow's database, because the jobs of a sweep can write to it at the same time, even
-on a cluster's file system, and because mlflow-skinny supports it. MLflow cannot delete logged values, so a stored
-value is not sent again.
+The default is a folder instead of MLflow's database, because the jobs of a sweep can write to a folder at the same
+time, even on a cluster's file system, and because mlflow-skinny supports folders. MLflow cannot delete logged values,
+so a value that is already stored is not sent again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ MLFLOW_STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
 MAX_METRICS, MAX_SETTINGS, MAX_LENGTH = 1000, 100, 500
 """MLflow's limits: metrics per request, settings per request, characters per setting."""
 LOCK_SECONDS = 30.0
-"""Seconds that a run waits while other runs create their experiment in the same folder."""
+"""Maximum number of seconds that a run waits while other runs create their experiments in the same folder."""
 RETRY_SERVER_SECONDS = 300.0
 _unanswered_since: dict[str, float] = {}
-"""Servers that did not answer, with the time of the call; they are not contacted again for RETRY_SERVER_SECONDS."""
+"""Times of unanswered calls, by the URI of the server, which is not called again for RETRY_SERVER_SECONDS."""
 
 
 class MlflowLogger:
-    """An MLflow logger: metrics by step, trajectory settings as parameters, other settings as tags, and artifacts."""
+    """A logger that stores metrics, plots, tables and settings in MLflow.
+
+    Settings that determine the trajectory are stored as parameters, and the other settings as tags.
+    """
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "the schema requires a uri"
@@ -53,7 +56,7 @@ class MlflowLogger:
         self._local = None if SERVER_URI.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
         self._logged: set[tuple[str, int]] = set()
-        """Metrics and steps that MLflow already holds from earlier sessions."""
+        """Pairs of a metric and a step whose values MLflow already holds from earlier sessions."""
         self._disabled = False
         """Whether the store has failed; if so, nothing more is sent in this session."""
         self._client: Any = None
@@ -77,7 +80,7 @@ class MlflowLogger:
             self._send_settings()
             self._send(read_rows(metrics))
         except Exception as error:
-            # Errors of MLflow, of files and of networks, and a bare Exception if a store no longer exists.
+            # MLflow raises its own errors, errors of files and networks, and Exception if a store no longer exists.
             if self._local is None and _is_timeout(error):
                 self._disable(error)
                 return
@@ -104,7 +107,7 @@ class MlflowLogger:
             self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _find_run(self) -> Run | None:
-        """Return the MLflow run of the earlier sessions, or None if this store does not have it."""
+        """Return the MLflow run of the earlier sessions, or None if this store does not contain it."""
         try:
             run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
@@ -217,7 +220,7 @@ def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
     if errors:
         raise errors[0]
     if not results:
-        raise TimeoutError(f"it did not answer within {seconds:g} s")
+        raise TimeoutError(f"the server did not answer within {seconds:g} s")
     return results[0]
 
 
@@ -248,6 +251,6 @@ def _without_password(uri: str) -> str:
 
 
 def _error_line(error: BaseException) -> str:
-    """Return the first line of an error message, without passwords and without the library's list of retries."""
+    """Return the first line of an error message, without passwords and without MLflow's list of retries."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return _without_password(first.partition(" with exception")[0][:200])

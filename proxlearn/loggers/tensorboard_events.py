@@ -1,7 +1,7 @@
 """The TensorBoard logger: event files in ``<run folder>/tensorboard``, in the record format of TensorBoard.
 
-The writers of torch and TensorBoard buffer events in a thread, so a killed process loses logged rows. Here, every row
-is in the file before the run continues.
+The writers of torch and TensorBoard buffer events in a thread, so that a killed process loses logged rows. This logger
+writes every row to the file before the run continues.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ PNG_SIZE = slice(16, 24)
 
 
 class TensorBoardLogger:
-    """A logger that writes an event file per session with new data; scalars are float32, as in TensorBoard."""
+    """A logger that writes one event file per session that has new data; scalars are float32, as in TensorBoard."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
         self._logged: set[tuple[str, int]] = set()
-        """Names of plots and texts of settings that have been logged, each with its step."""
+        """Pairs of the name of a plot, or of the text of the settings, and the step at which it was logged."""
 
     def begin(self, metrics: Path) -> None:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}
         different = self._read() ^ set(rows)
         if different:
-            # A restart event makes readers drop all later events, because a killed process may have logged further
-            # steps.
+            # A killed process may have logged further steps; a restart event makes readers discard the events from its
+            # step on.
             self._write(min(different), session_log=SessionLog(status=SessionLog.START))
             self._logged = {(tag, step) for tag, step in self._logged if step < min(different)}
         for step in sorted(rows):
@@ -50,7 +50,7 @@ class TensorBoardLogger:
     def log_row(self, row: Row) -> None:
         numbers = {name: value for name, value in row.items() if name != "step" and value is not None}
         values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in numbers.items()]
-        # One record per row, so that a row is never partially logged.
+        # A row is written as a single record, so that it is never partially logged.
         self._write(int(row["step"] or 0), summary=Summary(value=values))
 
     def log_plots(self, paths: Iterable[Path], step: int) -> None:
@@ -81,7 +81,7 @@ class TensorBoardLogger:
         return {event.step for tag in tags[SCALARS] for event in events.Scalars(tag)}
 
     def _write_settings(self, step: int) -> None:
-        # Four spaces mark preformatted text in Markdown.
+        # In Markdown, four spaces mark preformatted text.
         settings = {**self._info.settings, **self._info.other_settings}
         text = "\n".join(f"    {name}: {value}" for name, value in settings.items())
         if any(name == text for name, _ in self._logged):

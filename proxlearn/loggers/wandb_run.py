@@ -24,7 +24,7 @@ from proxlearn.loggers.logger import WANDB_FILE, Row, RunInfo, read_rows
 
 
 class WandbLogger:
-    """A logger of metrics and plots by step, with the settings as the config of the run."""
+    """A logger that stores metrics and plots by step in wandb, and the settings as the config of the wandb run."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "every logger with a store has a uri"
@@ -35,7 +35,7 @@ class WandbLogger:
 
     def begin(self, metrics: Path) -> None:
         run_id, self._last_step = self._read_state()
-        # wandb names the folder of an offline run by second and id, so a session in the same second would replace it.
+        # wandb names the folder of an offline run by second and id; a session in the same second would replace it.
         while run_id and any((self._store / "wandb").glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
             time.sleep(0.1)
         try:
@@ -62,7 +62,7 @@ class WandbLogger:
     def log_row(self, row: Row) -> None:
         step = int(row["step"] or 0)
         if step <= self._last_step:
-            # These rows were logged by an earlier session; a continued run repeats them.
+            # An earlier session has logged this row; a continued run repeats such rows.
             return
         values = {name: float(value) for name, value in row.items() if name != "step" and value is not None}
         if self._attempt(lambda: self._run.log(values, step=step)):

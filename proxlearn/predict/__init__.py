@@ -1,1 +1,1 @@
-"""Predictions for new rows from a trained cloud; used by the commands, the views and the estimators."""
+"""Functions that predict new rows with a trained cloud, for the commands, the views and the estimators."""

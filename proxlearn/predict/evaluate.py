@@ -24,7 +24,8 @@ from proxlearn.predict.model import Model
 def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
     """Return the number of rows and, for each estimate, every metric of the task; an undefined metric is None.
 
-    For a real target, the result also contains ``rmse_in_units``, the RMSE in the units of the target.
+    For a real target, the result also contains ``rmse_in_units``, the RMSE in the units of the target; for several real
+    targets, it contains ``rmse_in_units_NAME`` for each of them instead.
     """
     outputs: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
     targets: list[np.ndarray] = []
@@ -53,13 +54,13 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
 
 
 def _errors_in_units(model: Model, f: torch.Tensor, samples: Samples) -> dict[str, float]:
-    """Return the RMSE of each of several targets, in the units of that target."""
+    """Return the RMSE of each of several targets, in the units of this target."""
     errors = (f - samples.y).square().mean(dim=-1).sqrt().numpy() / model.target_scaler.factor
     return {f"rmse_in_units_{name}": float(error) for name, error in zip(model.targets, errors, strict=True)}
 
 
 def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np.ndarray:
-    """Return the cells of one target column as class indices or numbers; ``place`` is its index among the targets.
+    """Return the cells of a target column as class indices or numbers; ``place`` is the index of this target column.
 
     ``first`` is the number of data rows before these cells. Raise InputError if a cell is not valid.
     """
@@ -67,7 +68,7 @@ def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np
         indices = target_encoding.indices(cells, model.classes)
         if (indices < 0).any():
             row = int((indices < 0).argmax())
-            problem = f"{_locate(model, cells, first, row)}, which is not a class of the run"
+            problem = f"{_locate(model, cells, first, row)}, which is not one of the classes of the run"
             raise InputError(problem, did_you_mean(cells[row], model.classes))
         return indices
     form = TableFormat() if model.rows is None else model.rows.form
@@ -88,7 +89,7 @@ def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:
-    """Build the samples from which scores are computed; they have no features, because scores use only the targets."""
+    """Return samples with targets for the computation of scores; they have no features, because scores need none."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
         if target.ndim == 2:

@@ -1,4 +1,4 @@
-"""A trained model: a cloud, its neuron and task, and its scalings; it is loaded from a run folder alone."""
+"""A trained model: a cloud with its neuron, its task and its scalings; a run folder is enough to load it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from proxlearn.run.resume_point import read_identity, require_same_run, warn_for
 from proxlearn.run.run_folder import RunFolder
 
 BLOCK = 2**22
-"""Maximum number of outputs of single particles in memory (32 MiB), so that memory use does not grow with the number of
+"""Maximum number of outputs of individual particles in memory (32 MiB); memory use does not depend on the number of
 rows.
 """
 
@@ -70,7 +70,7 @@ class Model:
     targets: tuple[str, ...] = ()
     """The names of all target columns."""
     rows: RowEncoder | None = None
-    """The conversion of the columns of a table to features; None if a row already holds the features."""
+    """The encoder that converts the columns of a table to features; None if rows already hold the features."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
         """Return the mean outputs over the cloud under both estimates, each of shape (outputs, n)."""
@@ -110,12 +110,13 @@ class Model:
         columns = self.columns if encoder is None else encoder.inputs
         missing = [name for name in columns if names is not None and name not in names]
         if missing:
-            raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(columns[:20])}")
+            listed = ", ".join(columns[:20])
+            raise InputError(f"X has no column `{missing[0]}`", f"give all columns of the run: {listed}")
         if encoder is not None:
             features, complete = encoder.encode(X.reset_index(drop=True))
             if not complete.all():
                 row = int((~complete).argmax())
-                raise InputError(f"X lacks a value in row {row}", "remove this row, as in training (missing=drop)")
+                raise InputError(f"X lacks a value in row {row}", "remove this row (the run uses dataset.missing=drop)")
             return features
         try:
             # The memory layout is always the same, because the last bits of a product depend on it.
@@ -123,18 +124,18 @@ class Model:
         except (TypeError, ValueError) as error:
             raise InputError("X is not a matrix of numbers", "give one row of numbers per sample") from error
         if features.ndim != 2 or features.shape[1] != len(columns):
-            problem = f"X has the shape {features.shape}, but the run has {len(columns)} features"
-            raise InputError(problem, f"give an n x {len(columns)} matrix")
+            problem = f"X has the shape {features.shape} instead of (n, {len(columns)})"
+            raise InputError(problem, "give a matrix with one column per feature of the run")
         if not np.isfinite(features).all():
             row = int((~np.isfinite(features)).any(axis=1).argmax())
             raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
         return features
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
-        """Return the figures (figures x outputs x n) that ``figures_of`` computes from the outputs of blocks of rows.
+        """Apply ``figures_of`` to the outputs of each block of rows; return a tensor of shape (figures, outputs, n).
 
         The result is allocated before the blocks, because small results allocated between large blocks would fragment
-        the memory, whose use would then grow with every block.
+        the memory, so that memory use would grow with every block.
         """
         collected, place = None, 0
         for outputs in self._outputs(X):
@@ -184,7 +185,7 @@ def _squeeze_single(values: np.ndarray) -> np.ndarray:
 
 
 def load_model(path: Path) -> Model:
-    """Load the model of a run, which may still be running; raise InputError if the folder has no model."""
+    """Load the model of a run, which may still be running; raise InputError if the folder does not hold a model."""
     if not path.is_dir():
         raise InputError(f"the folder {path} does not exist", "give a folder that `proxlearn train` created")
     refuse_interrupted(path)
@@ -197,7 +198,7 @@ def load_model(path: Path) -> Model:
 def find_model(path: Path) -> Model | None:
     """Load the model of a run; return None if the run has no checkpoint yet.
 
-    Raise InputError if the folder has no model.json, or if the file does not match the cloud.
+    Raise InputError if the folder has no model.json, or if model.json does not match the cloud.
     """
     folder = RunFolder(path)
     try:
@@ -216,14 +217,14 @@ def find_model(path: Path) -> Model | None:
 
 
 def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """Load the newest valid checkpoint of the folder's run; skip a checkpoint of another run with a notice."""
+    """Load the newest valid checkpoint of a run; a checkpoint of another run is skipped with a notice."""
     identity = read_identity(folder)
     return newest_valid(folder.checkpoints, warn_foreign, lambda candidate: require_same_run(candidate.run, identity))
 
 
 def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
-    # Early runs did not store the name of their target.
+    # Early versions did not store the name of the target.
     target = description.get("target")
     targets = tuple(target) if isinstance(target, list) else () if target is None else (target,)
     activation = description.get("activation", "tanh")

@@ -1,4 +1,4 @@
-"""The tables of `predict` and `evaluate`: input tables with new rows, and output tables with predictions."""
+"""The arguments for the input tables of `predict` and `evaluate`, and the output table of `predict`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="FILE",
-        help="a table with a header line (.csv, also compressed, .parquet or .xlsx); - reads standard input",
+        help="a table with a header line (.csv, also compressed, .parquet or .xlsx), or - for standard input",
     )
     parser.add_argument(
         "--ignore-extra",
@@ -88,7 +88,7 @@ def check_prediction_output(output: str, data: str) -> None:
 
 
 def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:
-    """Write one line per row, chunk by chunk: the kept columns, the prediction, the probabilities and their spread."""
+    """Write one line per row, chunk by chunk: the kept columns, the predictions, the probabilities and the spreads."""
     import numpy as np
     import pandas as pd
 
@@ -107,7 +107,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
             columns["spread"] = prediction.spread
         if chunk.complete is not None:
             count = int((~chunk.complete).sum())
-            notice(f"rows with a missing value are not predicted, because the run uses missing=drop: {count}")
+            notice(f"rows with a missing value are not predicted, because the run uses dataset.missing=drop: {count}")
             columns = {name: _spread_out(values, chunk.complete) for name, values in columns.items()}
         for name in chunk.kept:
             if name in columns:
@@ -130,7 +130,7 @@ def _spread_out(values: Any, complete: Any) -> Any:
 
 @contextlib.contextmanager
 def open_prediction_table(output: str) -> Iterator[TextIO]:
-    """Open the output for writing; a regular file gets its final name only once it is complete."""
+    """Open the output for writing; a regular file gets its final name when it is complete."""
     if output == STDOUT:
         with exact_output() as file:
             yield file
@@ -144,18 +144,16 @@ def open_prediction_table(output: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def exact_output() -> Iterator[TextIO]:
-    """Yield standard output for a table; raise InputError for a character that its encoding lacks."""
+    """Yield a stream to standard output; raise InputError for a character that its encoding cannot represent."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
         sys.stdout.reconfigure(errors="strict")
     try:
         yield PrintableOutput() if sys.stdout.isatty() else sys.stdout
     except UnicodeEncodeError as error:
         problem = (
-            f"standard output is encoded in {error.encoding}, which lacks the character {error.object[error.start]!a}"
+            f"standard output is encoded in {error.encoding}, which has no character {error.object[error.start]!a}"
         )
-        raise InputError(
-            problem, "write to -o FILE, which is encoded in UTF-8, or set PYTHONIOENCODING=utf-8"
-        ) from error
+        raise InputError(problem, "write to a file in UTF-8 with -o FILE, or set PYTHONIOENCODING=utf-8") from error
 
 
 class PrintableOutput(io.StringIO):

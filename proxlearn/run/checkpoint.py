@@ -39,18 +39,20 @@ class Checkpoint:
     generator: Tensor
     """State of the noise generator, as bytes."""
     run: str
-    """Identity of the run (Experiment.identity); a file with a different identity belongs to another run."""
+    """Identity of the run (Experiment.identity); a checkpoint with another identity belongs to another run."""
     unmet: int = 0
     """Number of proximal steps that did not reach their tolerance within L rounds."""
     switched_at: int | None = None
     """Step at which the run switched to the fallback precision."""
     metrics: MetricsPosition = MetricsPosition()
-    """The end of metrics.csv at this step."""
+    """Position of the end of metrics.csv after this step."""
     revision: int = REVISION
     """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
-    """Metrics of the step that led to the cloud; they cannot be computed from the cloud and are logged if the run ends
-    at this step. Empty if the step has no such metrics, and None if they are unknown (checkpoints of version 0.1.0).
+    """Metrics of the proximal step that led to the cloud, which cannot be computed from the cloud.
+
+    They are needed if the run ends at this step. The mapping is empty if the step has no such metrics, and None if they
+    are unknown (checkpoints of version 0.1.0).
     """
 
 
@@ -58,8 +60,8 @@ def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = No
     """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
 
     If the ranks have already written the parts of the cloud with ``save_shard``, ``shards`` holds the checksums of
-    these parts in row order, and the file lists the checksums instead of containing the cloud. It is written last, so
-    that a checkpoint is either complete or does not exist.
+    these parts in row order, and the file lists the checksums instead of containing the cloud. This file is written
+    last, so that a checkpoint is either complete or does not exist.
     """
     cloud = checkpoint.cloud
     tensors = {"generator": checkpoint.generator}
@@ -100,7 +102,7 @@ def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
     """Return the tensors of the given rows of a cloud, by name; raise RunError if a tensor is not finite."""
     tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
     if cloud.screen is not None:
-        # Cloned, because the reference may be the cloud itself, and safetensors rejects tensors that share memory.
+        # The reference may be the cloud itself, and safetensors rejects tensors that share memory, so it is cloned.
         tensors["reference"] = cloud.screen.reference.clone()
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
@@ -126,7 +128,7 @@ def load(path: Path) -> Checkpoint:
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
     """Parse a checkpoint file with a verified checksum; raise InvalidCheckpoint if one of its values is not valid."""
     try:
-        # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
+        # The tensors are cloned to align them in memory, because the bits of a sum may depend on the alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
         tensors |= _join_shards(file.shards)
         theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
@@ -176,8 +178,8 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
 
     The following are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if
     ``films`` is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``,
-    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps (damaged ones that
-    were skipped) are not counted, so that they do not displace valid ones.
+    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps, which are damaged
+    and were skipped, are not counted, so that they do not displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
@@ -190,7 +192,7 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
 
 
 def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
-    """Return the checkpoint with its cloud on a device."""
+    """Return the checkpoint with its cloud moved to a device."""
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
 
 
@@ -217,7 +219,7 @@ def _parse_proximal(values: object) -> dict[str, Number] | None:
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
-        raise InvalidCheckpoint("its metrics of the last step are not numbers")
+        raise InvalidCheckpoint("the metrics of its last step are not numbers")
     return values
 
 

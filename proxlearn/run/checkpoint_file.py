@@ -54,7 +54,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def shard_path(folder: Path, step: int, sha256: str) -> Path:
-    """Return the path of a part of a cloud; its name contains the checksum, so no other content replaces it."""
+    """Return the path of a part of a cloud; its name contains the checksum, so that other content has another path."""
     return folder / f"cloud-{step:09d}-{sha256[:16]}.shard"
 
 
@@ -65,7 +65,7 @@ def list_shards(folder: Path) -> list[tuple[int, Path]]:
 
 
 def shard_names(state: dict[str, Any]) -> list[str]:
-    """Return the checksums of the parts that a state lists, or an empty list for a checkpoint in a single file."""
+    """Return the checksums of the cloud parts that a state lists, or an empty list if the cloud is in a single file."""
     names = [str(sha256) for sha256 in state.get("shards", ())]
     # The checksums become parts of paths, so other strings are rejected.
     if not all(re.fullmatch("[0-9a-f]{64}", name) for name in names):
@@ -104,7 +104,8 @@ def checksum_of(content: bytes) -> str:
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
     """Read a checkpoint file and, if it lists parts of the cloud, the files of these parts.
 
-    Raise InvalidCheckpoint if a checksum does not match, or if ``named`` is true and the file name does not match.
+    Raise InvalidCheckpoint if a checksum does not match, or if ``named`` is true and the file name does not match the
+    step.
     """
     file = _read_file(path, (FORMAT, MANIFEST_FORMAT))
     try:
@@ -119,7 +120,7 @@ def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
 
 
 def _read_shard(path: Path, sha256: str) -> bytes:
-    """Return the content of a part of a cloud; raise InvalidCheckpoint if it is damaged or missing."""
+    """Return the content of the file of a cloud part; raise InvalidCheckpoint if the file is damaged or missing."""
     try:
         file = _read_file(path, (SHARD_FORMAT,))
     except InvalidCheckpoint as error:

@@ -68,7 +68,7 @@ def _import_plugins(config: TrainConfig) -> None:
 
 
 def _refuse_renamed_keys(values: Any) -> None:
-    """Raise InputError for keys of earlier versions, some of which ``build`` ignores in old run folders."""
+    """Raise InputError for keys that were renamed since an earlier version; ``build`` ignores some of these keys."""
     for old_name in RENAMED_KEYS:
         group, _, key = old_name.partition(".")
         if isinstance(values.get(group), dict) and key in values[group]:
@@ -79,7 +79,7 @@ def newest_cloud_sha256(folder: Path) -> str:
     """Return the checksum of the newest valid checkpoint in a run folder; raise InputError if there is none."""
     refuse_interrupted(folder)
     problem = InputError(
-        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "give a folder that `proxlearn train` created"
+        f"init_from={str(folder)!r:.200} contains no valid checkpoint", "give a folder that `proxlearn train` created"
     )
     try:
         newest = newest_checkpoint_file(RunFolder(folder))

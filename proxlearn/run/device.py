@@ -1,4 +1,4 @@
-"""The device of a run, and checks that its memory is sufficient before any file is created."""
+"""Selection of the device of a run, and checks of its memory, which are made before any file is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from proxlearn.errors import InputError
 from proxlearn.memory import device_memory, kernel_bytes, largest_N
 
 OUTPUT_COPIES = 4
-"""Number of N x rows matrices in memory: the outputs of the neurons and the gradient with respect to their parameters.
+"""Number of N x rows matrices that are in memory at the same time.
+
+They contain the outputs of the neurons, and the gradient with respect to the parameters of the neurons.
 """
 
 
@@ -37,7 +39,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
     needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):
         raise InputError(
-            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, but {_memory_text(device)}",
+            f"N={config.N} and {rows} training rows need about {needed / 2**30:.0f} GiB, but {_memory_text(device)}",
             "choose a smaller N or fewer rows",
         )
 
@@ -45,7 +47,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 def check_memory(config: TrainConfig) -> None:
     """Raise InputError if the run needs an N x N kernel that does not fit in memory.
 
-    With kernel=auto, no engine forms a large kernel; with kernel=log, the eager engine uses tiles.
+    With kernel=auto, no engine forms a large kernel; with kernel=log, the eager engine computes it in tiles.
     """
     if config.weights != "proximal":
         return

@@ -42,7 +42,7 @@ class Experiment:
     """The config of the user; a value that is left to the selection is None here and is stored in ``settings``."""
     settings: Settings
     source: Risk
-    """The problem in float64 on the CPU."""
+    """The training problem in float64 on the CPU, which ``to`` converts to other precisions."""
     problem: Risk
     test: Samples
     prepared: PreparedData
@@ -99,7 +99,7 @@ class Experiment:
         return loss.link_slope if isinstance(loss, Quadratic) else None
 
     def to(self, dtype: torch.dtype) -> Experiment:
-        """Return the same experiment in another precision, converted from the float64 data."""
+        """Return the same experiment in another precision; the values are converted from the float64 data."""
         test = self.prepared.test.to(self.device, dtype)
         held_out = self.prepared.validation
         validation = None if held_out is None else held_out.to(self.device, dtype)
@@ -140,7 +140,7 @@ def build_experiment(config: TrainConfig) -> Experiment:
 
 
 def settings_from_config(config: TrainConfig) -> Settings:
-    """Convert a config to the settings of a fit; values that the selection chooses stay None."""
+    """Convert a config to the settings of a fit; values that the selection chooses are None."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
     # null means 0, unless a selection chooses the value; the literal algorithm has no confinement.
@@ -202,7 +202,7 @@ def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: 
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
     """Return the checkpoint of step 0: the initial cloud, and the state of the noise generator.
 
-    Both are derived from ``seed``, as separate random streams.
+    Two separate random streams, derived from ``seed``, are used for the cloud and for the noise.
     """
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
@@ -233,12 +233,12 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
             if cloud.theta.shape == shape:
-                # Its epsilon and its neighbour list are left out, because they belong to the settings of the other run.
+                # The epsilon and the neighbour list are left out, because they depend on the settings of the other run.
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run with the same neuron and features"
-            problem = f"init_from={folder} has {N} particles with {p} coordinates"
-            raise InputError(f"{problem}, but this run needs {shape[0]} with {shape[1]}", remedy)
+            problem = f"the cloud of init_from={folder} has N={N} and {p} parameters per particle"
+            raise InputError(f"{problem}, but this run needs N={shape[0]} and {shape[1]} parameters", remedy)
     raise InputError(
         f"the cloud that this run started from (checksum {sha256[:12]}) was not found",
         "repeat the `proxlearn train ... init_from=FOLDER` command",

@@ -24,14 +24,14 @@ from proxlearn.run.run_folder import RUN_FILES
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml; a file that has all of them counts as a config of proxlearn."""
 STAGES = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-old", ".proxlearn-placed")
-"""Stages of an overwrite (run/overwrite.py)."""
+"""Names of the staging folders of an overwrite (run/overwrite.py)."""
 LOCK_START = b'{"pid": '
 """First bytes of a lock file (run/lock.py)."""
 PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 RESULTS_START = re.compile(rb'\{"format": "proxlearn-results-\d+"\}\n')
-"""First bytes of the files of a comparison (compare/); only version 0.1.0 wrote a file per split and per cell."""
+"""Patterns for the start of files of a comparison; only version 0.1.0 wrote one file per split and per cell."""
 RUN_FILE_STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
@@ -40,14 +40,14 @@ RUN_FILE_STARTS = {
     "accuracy.csv": re.compile(rb"part,estimate,"),
     "confusion.csv": re.compile(rb"part,estimate,actual,"),
 }
-"""First bytes of a run's files; its other files are recognised only together with its status or checkpoints."""
+"""Patterns for the start of files of a run; other files need a status or checkpoints in the folder."""
 MAX_BYTES = 2**20
 """Maximum number of bytes that are read from a file of unknown content."""
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether ``folder`` holds a run of proxlearn, complete or not."""
-    # During an overwrite, the files of the run are in the folder of a stage.
+    """Return whether ``folder`` contains a run of proxlearn, complete or not."""
+    # During an overwrite, the files of the run are in a staging folder.
     return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGES[1:3])))
 
 
@@ -64,8 +64,8 @@ def _has_status(folder: Path) -> bool:
 def _unrecognised_files(folder: Path) -> list[str]:
     """Return the files that have the names of run files but were not written by a run.
 
-    The list is empty if a checkpoint, a status or a stage shows that the folder holds a run, because damaged files then
-    belong to that run.
+    The list is empty if a checkpoint, a status or a staging folder shows that the folder contains a run, because
+    damaged files then belong to that run.
     """
     has_stage = any((folder / stage).is_dir() for stage in STAGES)
     if has_stage or _has_status(folder) or any(folder.glob("checkpoints/cloud-*")):
@@ -100,11 +100,11 @@ def require_run_or_empty(folder: Path) -> None:
 
 
 def refuse_stages(folder: Path) -> None:
-    """Raise InputError if a folder is inside a stage of an overwrite, which will be deleted."""
+    """Raise InputError if a folder is inside a staging folder of an overwrite, which will be deleted."""
     for name in STAGES:
         if name in folder.parts:
             raise InputError(
-                f"the path {folder} contains {name}, a name that is reserved for proxlearn", "choose another folder"
+                f"the path {folder} contains {name}, which is a name reserved for proxlearn", "choose another folder"
             )
 
 
@@ -170,12 +170,12 @@ def foreign_files_error(folder: Path, names: list[str], kind: str, option: str |
 
 
 def refuse_table_inside(table: str | None, folder: Path) -> None:
-    """Raise InputError if the run would replace the training table with one of its files."""
+    """Raise InputError if the run would replace the training table with one of the files that it writes."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))
     if path.parent == Path(os.path.realpath(folder)) and path.name in RUN_FILES:
-        problem = f"dataset.path={table} has the name of a file that the run writes"
+        problem = f"dataset.path={table} is in the run folder and has the name of a file that the run writes"
         raise InputError(problem, "rename the table, or choose another folder")
 
 
@@ -221,18 +221,19 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
     try:
         while not existing.exists() and existing != existing.parent:
             if existing.is_symlink():
-                raise InputError(f"{existing}, which is needed for the run folder {path}, is a broken link", remedy)
+                raise InputError(f"cannot create the folder {path}, because {existing} is a broken link", remedy)
             existing = existing.parent
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:
-        # The name is too long, or contains a null byte.
+        # The name is too long or contains a null byte.
         raise InputError(f"{str(path)!r:.100} is not a valid folder name", remedy) from error
     if not usable:
-        raise InputError(f"cannot write to {existing}, which is needed for the run folder {path}", remedy)
+        consequence = "" if existing == path else f", so the folder {path} cannot be created"
+        raise InputError(f"cannot write to {existing}{consequence}", remedy)
 
 
 def nearest_existing_folder(path: Path) -> Path:
-    """Return ``path`` if it is an existing folder, otherwise its nearest existing parent."""
+    """Return ``path`` if it is an existing folder, otherwise the nearest existing folder above it."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 

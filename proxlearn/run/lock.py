@@ -5,9 +5,9 @@ on Windows), so that the file can also name its holder. Processes of version 0.1
 and are therefore excluded as well. On a file system without locks, a file that only one process can create is used
 instead.
 
-The operating system does not remove this file when its process ends. Therefore, the file names its process and host,
-and its time stamp is renewed while the process runs. Another process on the same host replaces the file if its owner
-has ended; otherwise it reports the owner.
+The operating system does not remove this file when the process that created it, its owner, ends. Therefore, the file
+names the owner and its host, and the owner renews the time stamp of the file while it runs. Another process on the same
+host replaces the file if the owner has ended; otherwise, it reports the owner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SILENT_SECONDS = 120.0
 further than this in the future counts as old.
 """
 MOST_BYTES = 1000
-"""Maximum length of a signature."""
+"""Maximum number of bytes that are read from a lock file."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process is known to have ended; only a process on this host can be looked up."""
+        """Whether the process has ended; for a process on another host, this is unknown and the value is false."""
         return self.host == platform.node() and not process_exists(self.pid)
 
 
 def signature() -> bytes:
-    """Return the bytes that this process writes into a lock file."""
+    """Return the content of a lock file of this process: its process ID, its host and the current time."""
     values = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     return json.dumps(values).encode()
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that the content of a lock file names, or None if it names none."""
+    """Return the owner that the content of a lock file names, or None if the content is not valid."""
     try:
         values = json.loads(content)
         return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
@@ -84,7 +84,7 @@ def is_held(folder: Path) -> bool | None:
 
 
 class OwnerFile:
-    """The owner file of one folder: ``take`` creates it or returns its owner, ``release`` removes it."""
+    """The owner file of one folder: ``take`` creates it or returns its owner, and ``release`` removes it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
@@ -140,7 +140,7 @@ class OwnerFile:
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if _content(aside) != content:
-                # Another process removed the old file and created its own in between, so the new file is put back.
+                # In between, another process removed the old file and created its own, which is put back.
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
@@ -171,11 +171,11 @@ another process holds the lock for an instant.
 
 
 class FolderInUse(InputError):
-    """Raised if another process is using the folder."""
+    """Raised if another process is using a folder."""
 
 
 class FolderLost(RunError):
-    """Raised if the folder no longer belongs to this process: it was moved, or its lock was removed."""
+    """Raised if this process no longer holds a folder, because the folder was moved or its lock was removed."""
 
 
 def is_locked(folder: Path) -> bool | None:
@@ -202,7 +202,7 @@ class FolderLock:
         self._handle = -1
         self._owner: OwnerFile | None = None
         self.left_by: str | None = None
-        """The process that held the lock before and ended without releasing it."""
+        """Description of the process that ended without releasing the lock, if there is one."""
 
     def __enter__(self) -> FolderLock:
         while True:
@@ -262,14 +262,14 @@ class FolderLock:
             return
         if not locked:
             holder = self._holder() or "another process"
-            raise FolderInUse(f"{self._folder} is in use by {holder}", "wait until it ends, or stop it")
+            raise FolderInUse(f"{self._folder} is in use by {holder}", "wait until that process ends, or stop it")
 
     def _take_owner_file(self) -> None:
         owner = OwnerFile(self._folder)
         holder = owner.take()
         if holder is not None:
-            problem = f"{self._folder} seems to be in use by {holder} (file locks are not available here)"
-            raise FolderInUse(problem, f"wait until it ends, or delete {owner.path} if that process is gone")
+            problem = f"{self._folder} seems to be in use by {holder} (this file system has no file locks)"
+            raise FolderInUse(problem, f"wait until that process ends, or delete {owner.path} if it no longer exists")
         self._owner = owner
 
     def _is_current(self) -> bool:
@@ -313,5 +313,5 @@ def _open_existing(path: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError:
-        # The folder belongs to another user, or is on a read-only medium.
+        # The folder belongs to another user or is on a read-only medium.
         return os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)

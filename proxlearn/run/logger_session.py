@@ -40,7 +40,7 @@ def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> 
             logger.log_plots([path for path in drawn if path.suffix == ".png"], snapshot.step)
             logger.close(snapshot.state)
     except RunError as error:
-        # The run has ended, and its folder holds all results, so a failure of the logger is only reported as a notice.
+        # The run has ended, and its folder contains all results, so a failure of the logger only causes a notice.
         notice(str(error))
 
 

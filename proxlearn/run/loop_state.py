@@ -19,11 +19,11 @@ class RunState:
     """The newest cloud of a run, with everything that the next step and a checkpoint need."""
 
     def __init__(self, experiment: Experiment, checkpoint: Checkpoint, shards: Shards | None = None) -> None:
-        """Create the state of a session; ``shards`` is the division of the cloud for the sharded engine."""
+        """Create the state at the start of a session; the sharded engine divides the cloud as ``shards`` describes."""
         self.shards = shards
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
-        """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
+        """The state after the newest step; only ``generator`` and ``metrics`` are those at the start of the session."""
         self.info: Info | None = None
         """Diagnostics of the step that led to the cloud, if this session computed that step."""
         self.row: Row | None = None
@@ -49,7 +49,7 @@ class RunState:
 
     @property
     def is_new(self) -> bool:
-        """Whether no session has recorded anything for the run yet."""
+        """Whether no metrics of the run have been recorded yet."""
         return not self.checkpoint.metrics.size
 
     def update(self, cloud: PointCloud, info: Info | None) -> None:

@@ -23,7 +23,8 @@ ESTIMATES = {
 SCORES = {
     "risk": "mean of the loss. For the quadratic loss, it is the mean of (y - f)^2, the paper's unregularised F; for "
     "the paper's softmax neuron, it is the mean of (1 - f)^2, where f is the probability of the true class",
-    "accuracy": "share of correct predictions: the sign of f, or the class with the largest output",
+    "accuracy": "share of correct predictions; the predicted class is the sign of f, or the class with the largest "
+    "output",
     "log_loss": "mean of -log p, where p is the predicted probability of the true class, which is at least 1e-6",
     "calibration_error": "expected calibration error: the gap between accuracy and mean probability of the predicted "
     "class in each of 15 bins of equal width, averaged over the bins with weights equal to their shares of the samples",
@@ -46,8 +47,8 @@ SINGLE_SCORES = {
 CLOUD = {
     "step": "number of recursions",
     "h": "step size of the step that led to the row; the column exists if h, beta or epsilon varies",
-    "beta": "inverse temperature of that step",
-    "epsilon": "entropic regularisation of that step",
+    "beta": "inverse temperature of the step that led to the row",
+    "epsilon": "entropic regularisation of the step that led to the row",
     "discrete_free_energy": "weighted training risk + (1/beta) sum w log(N w), where w = rho / sum rho; it depends on "
     "the weights and not on the spread of the cloud, is not the paper's F_beta and need not decrease",
     "entropy": "entropy in nats of the distribution of the particles, by nearest neighbours (Kozachenko and Leonenko); "
@@ -56,7 +57,7 @@ CLOUD = {
     "free_energy": "the paper's F_beta: unweighted training risk - entropy / beta; with dataset.noise_scale s, beta / "
     "s^2 replaces beta. It has no lower bound if nothing confines the particles",
     "ess": "effective sample size (sum rho)^2 / sum rho^2: the number of particles on which the weighted estimate "
-    "rests",
+    "is effectively based",
     "mass": "sum rho, which the proximal step conserves",
 }
 """Metrics of the cloud."""

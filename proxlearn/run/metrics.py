@@ -1,14 +1,14 @@
 """The file metrics.csv, with one row per logged step, and the conversion of the earlier version of this file.
 
 The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
-describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 hold other values in
-these columns (see below).
+describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 contain other
+values in these columns (see below).
 
 The columns of a file do not change: metrics that a later version adds are not written to a file without their columns.
 
 If h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0), these
-columns are last and hold the values of the *next* step. In version 2, they follow `step` and hold the values of the
-step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions; a file is
+columns are last and contain the values of the *next* step. In version 2, they follow `step` and contain the values of
+the step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions; a file is
 replaced as a whole, so its header always matches its rows. Files without these columns are the same in both versions.
 
 A conversion changes the positions of the rows to which the checkpoints refer. The old and the new positions are stored
@@ -139,7 +139,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a mapping from the positions before a conversion to the current ones, empty without a conversion."""
+    """Return a mapping from the positions before a conversion to those after it; it is empty without a conversion."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:
@@ -168,7 +168,7 @@ def measure(
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
-    # Constant values are not repeated here, because they are in the config.
+    # Constant values are not written, because they are in the config.
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
@@ -230,7 +230,7 @@ class MetricsLog:
         self._handle: int | None = None
         self._size, self._sha256 = 0, hashlib.sha256()
         self._columns: list[str] | None = None
-        """The columns of the file, if it has any rows."""
+        """The columns of the file, or None if it has no rows."""
 
     @property
     def mark(self) -> MetricsPosition:
@@ -289,7 +289,7 @@ class MetricsLog:
             self._sha256.update(content)
 
     def sync(self) -> None:
-        """Flush the rows to disk, before a checkpoint refers to them."""
+        """Write the rows to disk, which is necessary before a checkpoint refers to them."""
         assert self._handle is not None
         os.fsync(self._handle)
 

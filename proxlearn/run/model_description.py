@@ -66,7 +66,7 @@ def _problem(values: dict[str, Any]) -> str:
         return f"the {neuron} neuron does not support the task {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
-        return f"its {len(columns)} columns and {len(classes)} classes do not match the task {task}"
+        return f"its numbers of columns ({len(columns)}) and classes ({len(classes)}) do not match the task {task}"
     targets = values.get("target")
     if isinstance(targets, list):
         if task != "regression" or len(targets) < 2 or not all(isinstance(name, str) for name in targets):
@@ -76,7 +76,7 @@ def _problem(values: dict[str, Any]) -> str:
     outputs = len(targets) if isinstance(targets, list) else 1
     for key, width in zip(SCALINGS, (len(columns), outputs), strict=True):
         if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
-            return f"its {key} does not have {width} finite numbers each for shift and factor"
+            return f"the shift and the factor of its {key} are not lists of finite numbers of length {width}"
         if not all(values[key]["factor"]):
             return f"its {key} has a factor of 0"
     image = values.get("image")
@@ -96,9 +96,9 @@ def _encoding_problem(values: dict[str, Any]) -> str:
     try:
         rows = row_encoder(values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        return f"its encoding of the columns is not valid ({error})"
+        return f"its column encoding is not valid ({error})"
     if rows.encoder.features != tuple(values["columns"]):
-        return "its encoding does not match its columns"
+        return "its column encoding does not match its columns"
     return ""
 
 

@@ -31,7 +31,7 @@ class Outcome:
     """The signal that stopped the session, if one did."""
     already_finished: bool = False
     longest_steps: int = 0
-    """The largest number of steps that was ever requested for the run."""
+    """The largest number of steps that any command requested for the run."""
 
 
 SILENT_SECONDS = 120.0
@@ -42,14 +42,14 @@ step of a very large cloud takes longer.
 TAIL_BYTES = 16384
 """Number of bytes that are read from the end of metrics.csv."""
 STATES = ("running", "finished", "stopped", "failed")
-"""The states that status.json can have."""
+"""The states of a run that status.json can contain."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
 """The metrics whose newest values are part of a snapshot."""
 
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """The state of a run at one moment."""
+    """The state of a run at the time when its folder was read."""
 
     folder: Path
     state: str
@@ -58,7 +58,7 @@ class RunSnapshot:
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session, excluding compilation; 0 if not measured yet, None for old runs."""
+    """Recursions per second of the newest session without compilation; 0 if unknown, None for runs of version 0.1.0."""
     started: str = ""
     pid: int = 0
     host: str = ""
@@ -71,7 +71,7 @@ class RunSnapshot:
     newest: dict[str, float] = field(default_factory=dict)
     """The values of the metrics in NEWEST, from the newest row of metrics.csv."""
     newest_step: int | None = None
-    """The step of that row; it may differ from ``step``, which is read from status.json."""
+    """The step of the newest row of metrics.csv; it may differ from ``step``, which is read from status.json."""
 
     @property
     def rate(self) -> float:
@@ -82,7 +82,7 @@ class RunSnapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds to the end of the run, or None if it is not running or its rate is unknown."""
+        """The estimated time in seconds until the run ends, or None if it is not running or its rate is unknown."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 
@@ -183,5 +183,5 @@ def _session_rate(status: dict[str, Any]) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value from a JSON file is a plausible count or duration."""
+    """Return whether a value from a JSON file is a number that can be a count or a duration."""
     return type(value) in (int, float) and 0 <= value < 1e18

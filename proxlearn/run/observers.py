@@ -33,12 +33,12 @@ class MetricsRows(Observer):
         self.parts: dict[str, Samples] = {}
 
     def start(self, state: RunState) -> None:
-        # Drawn once per session, because the choice of rows does not depend on the precision.
+        # The rows are drawn once per session, because the choice of rows does not depend on the precision.
         self.parts = state.experiment.metric_samples
         lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
         if lacks_final_row:
             self._record(state, scheduled=False)
-            # The row belongs to a step of an earlier session; loggers read it from the file.
+            # The row belongs to a step of an earlier session, so loggers read it from the file.
             state.row = None
 
     def after_step(self, state: RunState) -> None:
@@ -70,7 +70,7 @@ def is_stored_within(state: RunState) -> bool:
 
 def save_shards(world: World, folder: RunFolder, state: RunState) -> list[str]:
     """Write this rank's part of the cloud, and return the checksums of the parts of all ranks."""
-    assert state.shards is not None, "several ranks divide the cloud"
+    assert state.shards is not None, "a cloud that several ranks share must be divided"
     return world.gather(checkpoints.save_shard(folder.checkpoints, state.checkpoint, state.shards.rows))
 
 
@@ -94,7 +94,7 @@ class Checkpoints(Observer):
     def __init__(
         self, folder: RunFolder, log: MetricsLog, protected: Collection[int], world: World | None = None
     ) -> None:
-        """Prepare the checkpoints; ``world`` holds the ranks that write parts of the cloud, or is None."""
+        """Create the observer; if several ranks write parts of the cloud, ``world`` is the world of these ranks."""
         self.folder, self.log, self.protected, self.world = folder, log, protected, world
 
     def after_step(self, state: RunState) -> None:

@@ -1,18 +1,18 @@
-"""Overwrite a run; the old run is kept until the new one is complete.
+"""Functions that overwrite a run; the old run is kept until the new one is on disk.
 
-The new run is created in a stage inside the run folder, then exchanged with the old one:
+The new run is created in a staging folder inside the run folder, and is then exchanged with the old run. There are four
+staging folders:
 
-    .proxlearn-new      the new run is being created; the old one is valid.
-    .proxlearn-ready    the new run is on disk up to its checkpoint of step 0, and is exchanged with the old one:
-    .proxlearn-old      the old run's files are moved here, then the new run's files are moved out of .proxlearn-ready.
-    .proxlearn-placed   .proxlearn-ready, empty: the new run is in its place, and .proxlearn-old can be deleted.
+    .proxlearn-new      contains the new run while it is created; the old run is still valid.
+    .proxlearn-ready    contains the new run when it is on disk up to its checkpoint of step 0.
+    .proxlearn-old      contains the old run's files, which are moved here before the new files leave .proxlearn-ready.
+    .proxlearn-placed   is .proxlearn-ready, renamed when it is empty; .proxlearn-old can then be deleted.
 
 Nothing is deleted before the rename from "ready" to "placed". If the process fails or is killed before that, the
-exchange is undone, and the old run remains. Undoing needs the names of the files that were moved out of "ready", so
-they are first listed in .proxlearn-old. The stages are inside the run folder, so that its lock covers them, files of
-the user stay where they are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can
-be overwritten as well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads
-changes nothing.
+exchange is undone, and the old run remains. To make this possible, the names of the files in "ready" are first listed
+in .proxlearn-old. The staging folders are inside the run folder, so that its lock covers them, files of the user are
+not moved, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten as
+well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEW, READY, OLD, PLACED = STAGES
 NEW_FILES_LIST = "new-files.json"
 """Name of the file in .proxlearn-old that lists the files of the new run."""
 SWAP_SECONDS = 2.0
-"""Maximum seconds that a reader waits while another process exchanges the runs; an exchange takes milliseconds."""
+"""Maximum time in seconds that a reader waits for another process to exchange the runs, which takes milliseconds."""
 
 
 @contextlib.contextmanager
@@ -49,7 +49,7 @@ def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
     try:
         yield RunFolder(stage, folder.require_held)
     finally:
-        # If another process has taken over the folder, the stage in it belongs to that process.
+        # If another process has taken over the folder, the staging folder in it belongs to that process.
         with contextlib.suppress(FolderLost):
             folder.require_held()
             shutil.rmtree(stage, ignore_errors=True)
@@ -107,7 +107,7 @@ def recover_locked(path: Path) -> None:
 
 
 def is_interrupted(path: Path) -> bool:
-    """Return whether an overwrite stopped halfway, so that neither the old run nor the new one is complete."""
+    """Return whether an overwrite stopped halfway, so that the folder contains neither run completely."""
     return (path / OLD / NEW_FILES_LIST).is_file() and not (path / PLACED).is_dir()
 
 
@@ -130,8 +130,8 @@ def _recovery_remedy(path: Path) -> str:
 def _restore_old(folder: RunFolder) -> None:
     """Move the old run's files back and delete the new run; this can be repeated after an interruption."""
     ready, old = folder.path / READY, folder.path / OLD
-    # A file that is no longer in "ready" is in the folder. Without "ready", its origin is unknown, so no file is
-    # replaced.
+    # A file of the new run that is not in "ready" is in the run folder. Without "ready", the origin of the files in the
+    # run folder is unknown, so these files are not moved.
     for name in _read_new_files(old) if ready.is_dir() else ():
         if not (ready / name).exists() and (folder.path / name).is_file():
             _move(folder.path / name, ready / name)
@@ -152,7 +152,7 @@ def _restore_old(folder: RunFolder) -> None:
 
 
 def _delete_old(folder: RunFolder) -> None:
-    """Delete the files of the old run, then the stage that marks the new run as placed."""
+    """Delete the files of the old run, then the staging folder that marks the exchange as complete."""
     sync_folder(folder.path)
     if (folder.path / OLD).is_dir():
         shutil.rmtree(folder.path / OLD)
@@ -168,7 +168,7 @@ def _move(path: Path, target: Path) -> set[Path]:
 
 
 def _stage_files(folder: Path) -> list[PurePosixPath]:
-    """Return the names of the files in a stage; config and status, which identify a run, are last."""
+    """Return the names of the files in a staging folder; config and status, which identify a run, are last."""
     if not folder.is_dir() or folder.is_symlink():
         return []
     paths = (path for path in folder.rglob("*") if not path.is_dir() and not is_temporary(path))

@@ -17,14 +17,14 @@ class PreviousSession:
     """The record of the earlier sessions of a run; the defaults describe a run without earlier sessions."""
 
     finished_at: int | None = None
-    """The last step, if the run has finished."""
+    """The last step of the run if it has finished, otherwise None."""
     seconds: float = 0.0
     threads: int | None = None
     data_sha256: str | None = None
     engine: str | None = None
     step: int = 0
     steps: int = 0
-    """The largest number of steps that was ever requested."""
+    """The largest number of steps that any command requested for the run."""
     run: str | None = None
     """Identity of the run (Experiment.identity)."""
     settings: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""The display of the progress of a run, and its number of steps per second."""
+"""The display of the progress of a run, and the measurement of its number of steps per second."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Progress(Observer):
         self.step_rate.advance(step)
         if self.bar is not None:
             if COMPILE_TIME.overhead != self.overhead:
-                # The clock of the bar restarts after a compilation.
+                # The clock of the progress bar is restarted after a compilation.
                 self.overhead = COMPILE_TIME.overhead
                 self.bar.unpause()
             self.bar.update(step - self.bar.n)

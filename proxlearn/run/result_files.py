@@ -1,4 +1,4 @@
-"""The result files of a run besides its checkpoints: accuracies, confusion matrix and model description."""
+"""The result files of a run besides its checkpoints: scores, confusion matrices, points and model description."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MOST_POINTS = 2000
 def write_model(
     folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str], link_slope: float | None = None
 ) -> None:
-    """Write model.json, which holds everything that prediction needs besides the cloud."""
+    """Write model.json, which contains everything that prediction needs besides the cloud."""
     table = prepared.table
     reading = {key: value for key, value in table.reading.items() if value is not None}
     is_plain = prepared.encoder.is_identity and not reading and len(table.target_columns) < 2
-    # Earlier versions ignore unknown values, so they must not read a model that depends on them.
+    # Earlier versions ignore values that they do not know, so they must not read a model that depends on such values.
     encoding = {} if is_plain else {"encoding": prepared.encoder.description(), "reading": reading}
     write_json(
         folder.model,
@@ -88,9 +88,9 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
 def write_figures(
     folder: RunFolder, problem: Risk, parts: Mapping[str, Samples], cloud: PointCloud, divided: bool = False
 ) -> None:
-    """Write the scores of a cloud to accuracy.csv and, for classes, confusion.csv; for ``divided``, see ``measure``.
+    """Write the scores of a cloud to accuracy.csv and, for classes, confusion.csv; see ``measure`` for ``divided``.
 
-    The last row of each part is a reference: the scores of the best constant prediction for the training part.
+    The last row of each part is a reference: the scores of the constant prediction that is best on the training part.
     """
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
@@ -120,7 +120,7 @@ def constant_scores(task: Task, classes: int, train: Samples, samples: Samples, 
     """Return the scores of the best constant prediction; ``name`` replaces the estimate in the names of the scores.
 
     For classes, the prediction is the most frequent class of the training part, with the class frequencies as
-    probabilities; for real targets, it is their mean over the training part.
+    probabilities; for real targets, the prediction is their mean over the training part.
     """
     if train.labels is None or samples.labels is None:
         mean = train.y.mean(dim=-1, keepdim=True)

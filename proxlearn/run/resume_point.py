@@ -109,7 +109,8 @@ def generator_state(checkpoint: Checkpoint) -> Tensor:
         generator.set_state(checkpoint.generator)
     except RuntimeError as error:
         if checkpoint.revision != 1:
-            raise RejectedCheckpoint("its random generator is not valid", OR_OVERWRITE.removeprefix("or ")) from error
+            remedy = OR_OVERWRITE.removeprefix("or ")
+            raise RejectedCheckpoint("its random generator state is not valid", remedy) from error
         digest = hashlib.sha256(checkpoint.generator.numpy().tobytes()).digest()
         generator.manual_seed(int.from_bytes(digest[:7], "little"))
     return generator.get_state()
@@ -191,13 +192,13 @@ class ResumePoints:
         position = self._present_position(candidate)
         self._require_rows(position)
         final_step = final_row_step(candidate.cloud.step, experiment)
-        # A checkpoint of version 0.1.0 does not hold the metrics of its step, so the step is repeated.
+        # A checkpoint of version 0.1.0 does not contain the metrics of its step, so the step is repeated.
         lacks_metrics = final_step is not None and candidate.proximal is None
         if lacks_metrics and not MetricsLog(self.folder.metrics).holds_row(position, candidate.cloud.step):
-            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set a larger value with steps=...")
+            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set steps=... to a larger number")
 
     def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
-        """Return the position of a checkpoint in the current metrics.csv, which may have been converted since."""
+        """Return the position of a checkpoint in metrics.csv, which may have been converted after the checkpoint."""
         stored = candidate.metrics
         if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return stored
@@ -224,7 +225,7 @@ class ResumePoints:
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
         if run[:DIGEST_LENGTH] == identity[:DIGEST_LENGTH]:
-            return RejectedCheckpoint("the data has changed since the run started", f"restore it, {OR_OVERWRITE}")
+            return RejectedCheckpoint("the data have changed since the run started", f"restore them, {OR_OVERWRITE}")
         difference = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST_LENGTH])
         if difference is None:
             return RejectedCheckpoint(
@@ -237,7 +238,7 @@ class ResumePoints:
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Raise an InputError that lists why no checkpoint is usable, unless the run has not made any step."""
+        """Raise an InputError that lists why no checkpoint is usable, unless the run has made no steps yet."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
@@ -255,7 +256,7 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which the run can continue, as ``ResumePoints.load``."""
+    """Return the newest checkpoint from which the run can continue, or None; see ``ResumePoints.load``."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
@@ -267,9 +268,9 @@ def final_row_step(step: int, experiment: Experiment) -> int | None:
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
     """Convert a metrics.csv of version 1 to version 2 and return the checkpoint ``now`` with its new position.
 
-    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first. If the run is killed
-    before the file is replaced, it has the old file and the old positions; afterwards, it has the new file, and the old
-    positions are translated.
+    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first. If the process is
+    killed before the file is replaced, the old file and the old positions remain valid; afterwards, the old positions
+    are translated to those in the new file.
     """
     if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:
         return now

@@ -44,12 +44,13 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
         return
     difference = describe_difference(config, status.get("settings"), original_digest)
     if difference is None:
-        raise InputError(f"{folder.config} was edited after the run started", "undo the edit")
+        raise InputError(f"{folder.config} was edited after the run started", "undo the edit of this file")
     original, present = difference
     if not original:
         # The values are equal but written differently, such as 1 and 1.0.
         return
-    raise InputError(f"{folder.path} started with {original}, but config.yaml has {present}", "undo the edit")
+    problem = f"the run in {folder.path} started with {original}, but config.yaml has {present}"
+    raise InputError(problem, "undo the edit of config.yaml")
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
@@ -85,7 +86,7 @@ PLAIN_MODEL_FORMAT = "proxlearn-model-2"
 """The format of a model whose features are unchanged columns of numbers; earlier versions can also read it."""
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
-"""Names of the files that hold candidates of an interrupted selection, next to the checkpoints."""
+"""Pattern of the names of the files that store candidates of an interrupted selection, next to the checkpoints."""
 FILE_CONTENTS = {
     "config.yaml": "resolved config; keys that `recipe=tuned` selects are null in it",
     "selection.json": "with `recipe=tuned`: the selected values, the candidates and their scores",
@@ -146,7 +147,7 @@ class RunFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.checkpoints):
             remove_temporaries(folder)
-        # `overwrite` applies to this command only; a later command that reads the config continues the run.
+        # `overwrite` applies only to this command; a later command that reads config.yaml continues the run.
         values = config_values(dataclasses.replace(config, overwrite=False))
         text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
         if config.selected:
@@ -189,7 +190,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the record of the earlier sessions in status.json, or an empty one if it is absent or damaged."""
+        """Return the record of the earlier sessions from status.json; it is empty if the file is absent or damaged."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -227,10 +228,10 @@ class RunFolder:
         write_json(self.status, status)
 
     def check_same_run(self, config: TrainConfig) -> None:
-        """Raise InputError if the folder holds a run with different settings."""
+        """Raise InputError if the folder contains a run with different settings."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
-                f"{self.path} holds a run with other settings",
+                f"{self.path} contains a run with other settings",
                 "choose another folder, or set overwrite=true (`fit`: --set overwrite=true)",
             )
 
@@ -242,7 +243,7 @@ class RunFolder:
         for folder in (self.path, self.checkpoints):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-                    raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
+                    raise InputError(f"{entry} is a link or a device", "remove it from the run folder")
         for name in RUN_FILES:
             if (self.path / name).is_dir():
                 problem = f"{self.path / name} is a folder, but the run writes a file with that name"
@@ -255,7 +256,7 @@ def list_candidates(folder: Path) -> list[Path]:
 
 
 def _is_candidate(path: Path) -> bool:
-    """Return whether a file holds a candidate of a selection."""
+    """Return whether a file stores a candidate of a selection."""
     try:
         return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):

@@ -1,8 +1,8 @@
 """The selection of a run: selection.json with the chosen values, and the stored results of its candidates.
 
 The results are stored in the format and folder of the checkpoints, and are deleted when the selection is complete. A
-file is used only for the same fit: its key holds the run's settings and data, the candidate's settings, and the rung
-(the round of successive halving).
+file is used only for the same fit: its key consists of the run's settings and data, the candidate's settings, and the
+rung (the round of successive halving).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
     except UnreadableFile:
         raise
     except (KeyError, TypeError, InputError) as error:
-        why = error.problem if isinstance(error, InputError) else "it does not hold the selected values"
+        why = error.problem if isinstance(error, InputError) else "it does not contain the selected values"
         raise UnreadableFile(folder.selection, why) from error
 
 
@@ -158,7 +158,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
             notice_time = time.monotonic()
             notice(text)
 
-    # The number of steps is selected even if it is given, because a later command may leave it out.
+    # The number of steps is selected even if the user has set it, because a later command may leave it out.
     base = replace(experiment.settings, steps=None)
     # The config marks the folder as a run folder, so that an interrupted selection can be continued.
     folder.create(experiment.config)
@@ -205,7 +205,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
 ENDS = {
     "step cap": "the validation score was still falling slightly at the last step of the selection ({step}); more"
     " steps (steps={more}, or --set steps={more} with `fit`) may improve the model a little",
-    "fewest steps": "the validation score is lowest after only {step} steps; the features may contain little "
+    "fewest steps": "the validation score is already lowest at step {step}; the features may contain little "
     "information about the target",
 }
 """Notices about the step at which the validation score is lowest."""

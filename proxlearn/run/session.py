@@ -1,4 +1,4 @@
-"""One session of a run: the part that one process computes, with its log and its status."""
+"""One session of a run, which is the part of the run that one process computes, with its log and its status."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run_session(
     world: World | None = None,
     when_ready: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Train from ``checkpoint`` to the last step; write the log and the status even if the session fails.
+    """Run a session from ``checkpoint`` to the last step; write the log and the status even if the session fails.
 
     ``when_ready`` is called once the folder is ready for the ranks of ``world``, which write parts of checkpoints.
     """
@@ -100,7 +100,8 @@ def run_session(
             journal.warning(warning)
         if foreign_lines:
             count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
-            journal.warning("metrics.csv ended with %s that the run did not write; the text is in train.log", count)
+            problem = "metrics.csv contained %s that the run did not write; the text was moved to train.log"
+            journal.warning(problem, count)
             for line in foreign_lines:
                 journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
@@ -120,7 +121,7 @@ def run_session(
         # The log and the status may belong to another run by now.
         raise
     except BaseException as error:
-        # A failure to write these on a full disk must not hide the error; only unexpected errors log a traceback.
+        # If the status cannot be written, the first error is still raised. Only unexpected errors log a traceback.
         with contextlib.suppress(OSError, FolderLost):
             status.write("failed", error=str(error) or type(error).__name__)
         journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)

@@ -21,7 +21,7 @@ from typing import Any
 from proxlearn.terminal.streams import try_write
 
 GRACE_SECONDS = 1.2
-"""Seconds that interruptible work has after a signal to end by itself, before the process is ended."""
+"""Time in seconds after a signal within which interruptible work must end; otherwise, the process is ended."""
 
 
 class Interrupted(BaseException):
@@ -43,7 +43,7 @@ class StopRequest:
     """
 
     def __init__(self, among_ranks: bool = False) -> None:
-        """Prepare the handlers; if ``among_ranks``, ignore later signals, because a launcher repeats the first one."""
+        """Create the object; with ``among_ranks``, ignore later signals, because launchers repeat the first one."""
         self.signal: int | None = None
         self._among_ranks = among_ranks
         self._interruptible = False
@@ -53,8 +53,8 @@ class StopRequest:
         self._watch: tuple[socket.socket, int] | None = None
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread can set handlers; in other threads (a notebook's worker, a launcher), signals are not
-        # handled.
+        # Only the main thread can set handlers. In other threads, such as those of a notebook or a launcher, signals
+        # are not handled.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
@@ -119,6 +119,6 @@ class StopRequest:
             raise Interrupted(number)
 
     def interrupt(self, number: int) -> None:
-        """Act on a signal that another rank has received."""
+        """Record a signal that another rank has received, and raise Interrupted."""
         self.signal = number
         raise Interrupted(number)

@@ -41,7 +41,7 @@ class Status(Observer):
         previous: PreviousSession,
         ranks: int = 1,
     ) -> None:
-        # Determined before the session writes its first checkpoint.
+        # The protected steps are determined before the session writes its first checkpoint.
         protected = folder.protected_steps(experiment.config, previous)
         self._folder, self._hyper = folder, experiment.hyper
         self._previous_seconds, self._start = previous.seconds, time.monotonic()
@@ -114,7 +114,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while the score files are replaced, as a kill may leave them inconsistent."""
+        """Set ``figures_step`` to null while the score files are replaced and may be inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

@@ -38,9 +38,9 @@ class SweepJob:
     folder: str | None = None
     """The run folder, relative to the sweep folder, so that both can be moved together."""
     error: str | None = None
-    """The reason why the job cannot be run at all, if there is one."""
+    """The reason why the job cannot be run, or None if it can be run."""
     same_as: int | None = None
-    """Number of a job with the same run and at least as many steps; only that job is run."""
+    """Number of another job with the same run and at least as many steps; only that job is run."""
     settings_sha256: str | None = None
     """Digest of the settings that determine the trajectory, to detect another run in the folder; None in sweeps of
     version 0.1.0.
@@ -91,7 +91,8 @@ class SweepFolder:
             return jobs
         except AbsentFile as error:
             raise InputError(
-                f"{self.path} is not a sweep folder: it has no sweep.yaml", "give a sweep folder"
+                f"{self.path} is not a sweep folder: it has no sweep.yaml",
+                "give a folder that `proxlearn train -m` created",
             ) from error
         except (ValueError, TypeError, KeyError, UnreadableFile) as error:
             why = error.why if isinstance(error, UnreadableFile) else "it is not a list of jobs"
@@ -117,13 +118,13 @@ class SweepFolder:
             return JobState(job, "invalid", job.error, None)
         run, record = take_snapshot(folder), self.records.read(str(job.number))
         if job.settings_sha256 is not None and run.settings_sha256 not in (None, job.settings_sha256):
-            return JobState(job, "failed", "its folder holds a run with other settings", None)
+            return JobState(job, "failed", "its folder contains a run with other settings", None)
         if has_finished(run, job.steps) and not _is_newer(record, run):
             return JobState(job, DONE, None, run)
         if run.state == "running":
             return JobState(job, "running", None, run)
         if record is None or record.state in (DONE, "running", "waiting"):
-            # The status of the run is newer than the record, or the job died together with its supervisor.
+            # The status of the run is newer than the record, or the job was killed together with its supervisor.
             waiting = record is not None and record.state == "waiting" and run.state == "absent"
             state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
             return JobState(job, "waiting" if waiting else state, run.error, run)

@@ -52,9 +52,9 @@ def train(
     options: SessionOptions | None = None,
     world: World | None = None,
 ) -> Outcome:
-    """Start, continue or extend the run of ``config`` in the folder ``path``, locked against other processes.
+    """Start, continue or extend the run of ``config`` in the folder ``path``, which is locked during the session.
 
-    ``world`` holds the ranks that share the run, all of which call this function; rank 0 owns the folder.
+    If several ranks share the run, each of them calls this function with their ``world``; rank 0 locks the folder.
     """
     try:
         with StopRequest(among_ranks=world is not None) as stop, contextlib.ExitStack() as resources:
@@ -91,11 +91,12 @@ def _train(
     if world is not None:
         check_same_data(world, experiment.prepared.table.sha256)
         check_visible(world, path)
-    # Checked before the run is reported as finished, because its results do not apply to data that were edited since
-    # the start of the run.
+    # The data are checked before the run is reported as finished, because its results do not apply to data that were
+    # edited after the start of the run.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
         raise InputError(
-            f"the data of {path} has changed since the run started", "restore the data, or set overwrite=true"
+            f"the data of the run in {path} have changed since it started",
+            "restore the data, or set overwrite=true",
         )
     with disk_errors_as_run_error(path, remedy):
         complete = with_stored_selection(experiment, work)
@@ -120,7 +121,8 @@ def _train(
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
         warnings.append(
-            f"the run keeps threads={threads}, with which it started, because results of engine={engine} depend on it"
+            f"the run keeps threads={threads}, with which it started, because results of engine={engine} depend on the"
+            " number of threads"
         )
     if previous.engine == "fused" and engine == "sharded":
         warnings.append(
@@ -140,7 +142,7 @@ def _train(
         warnings += [text] if text else []
     if experiment.steps < previous.steps:
         warnings.append(
-            f"the run was set to {previous.steps} steps and now ends at {experiment.steps};"
+            f"an earlier command set steps={previous.steps}, and the run now ends at step {experiment.steps};"
             f" steps={previous.steps} continues it with the same result as an uninterrupted run"
         )
     with (
@@ -174,7 +176,7 @@ class Start:
 
 
 def share_start(world: World | None, start: Start | None) -> None:
-    """Let the other ranks start; ``start`` is None for a run that has already finished."""
+    """Send ``start`` to the other ranks, which wait for it; it is None if the run has already finished."""
     if world is not None:
         world.announce(STARTED)
         world.gather()
@@ -183,7 +185,7 @@ def share_start(world: World | None, start: Start | None) -> None:
 
 
 def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) -> Outcome:
-    """Take part in a run as a rank other than 0."""
+    """Train the run as a rank other than 0, which waits until rank 0 has prepared the run."""
     with stop.interruptible():
         experiment = build_experiment(config)
     check_same_data(world, experiment.prepared.table.sha256)
@@ -198,7 +200,7 @@ def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) ->
     torch.set_num_threads(usable_threads(start.threads))
     threads, shards = start.threads, make_shards(config.N, world)
     state = RunState(replace(experiment, settings=start.settings), start.checkpoint, shards)
-    # Deleted, so that the memory of the first cloud is freed after the first step.
+    # This reference is deleted, so that the memory of the first cloud is freed after the first step.
     del start
     with disk_errors_as_run_error(path), torch.no_grad(), out_of_memory_as_run_error():
         return follow(state, RunFolder(path), stop, threads, world)
@@ -206,7 +208,7 @@ def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) ->
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:
     """Create the run folder if needed, lock it, and undo or complete an interrupted overwrite."""
-    # Checked before the lock is taken, because the lock is also a file.
+    # The folder is checked before it is locked, because the lock creates a file in it.
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     path.mkdir(parents=True, exist_ok=True)

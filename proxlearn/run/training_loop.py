@@ -36,7 +36,7 @@ from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import not_finite_error
 
 SLOW_SECONDS = 0.5
-"""Duration in seconds above which a signal interrupts a step; a shorter step is completed."""
+"""Duration of a step in seconds above which a signal interrupts the step; a shorter step is completed."""
 
 Steps = Iterator[tuple[PointCloud, Info | None]]
 
@@ -54,8 +54,8 @@ def training_loop(
 ) -> int | None:
     """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
 
-    A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` holds the ranks that
-    share the cloud with this one, which is rank 0.
+    A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` contains the ranks
+    that share the cloud with this process, which is rank 0.
     """
     shards = make_shards(experiment.config.N, world) if status.values["engine"] == "sharded" else None
     state = RunState(experiment, checkpoint, shards)
@@ -96,7 +96,7 @@ def training_loop(
                 break
         if world is not None:
             sent, number = world.bytes_sent - sent_before, state.step - first_step
-            journal.info("rank 0 of %d sent %d bytes in %d steps", world.size, sent, number)
+            journal.info("rank 0 of %d sent %d bytes; number of steps: %d", world.size, sent, number)
         for observer in observers:
             observer.finish(state)
     return None if state.is_last else stop.signal
@@ -108,7 +108,7 @@ def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, 
     if state.is_new:
         observer.after_step(state)
     steps = _iterate(state, "sharded", threads)
-    # Rank 0 computes the metrics, so the diagnostics, which hold the cloud before the step, are not kept here.
+    # Rank 0 computes the metrics, so the diagnostics, which contain the cloud before the step, are not kept here.
     for result in until_any_stopped(steps, state.generator, world):
         state.update(result[0], None)
         del result
@@ -137,7 +137,7 @@ def _iterate(
 
 
 def make_shards(N: int, world: World | None) -> Shards:
-    """Return the division of the cloud among the ranks of a world, or the blocks of a run in one process."""
+    """Return the division of a cloud of N particles into blocks, and of the blocks among the ranks of ``world``."""
     return undivided(N) if world is None else Shards(N, world)
 
 

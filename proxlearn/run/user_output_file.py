@@ -1,7 +1,7 @@
 """Files that a command writes under a name given by the user.
 
 A file is never partial, and never replaces an input or a file of a run. A device or a pipe is written directly, because
-it has no name that could be replaced.
+it cannot be replaced by another file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summar
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
-    """Raise InputError if an output cannot or must not be written, before anything is computed.
+    """Raise InputError if an output file cannot or must not be written; called before anything is computed.
 
     ``inputs`` are the files that the command reads: paths, or descriptors such as that of the standard input.
     """
@@ -46,9 +46,10 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
     is_file = status is None or stat.S_ISREG(status.st_mode)
     if _descriptor(output) is None and is_file:
         if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {output}: the folder {target.parent} does not exist", REMEDY)
+            problem = f"cannot write to {output}: the folder {target.parent} does not exist or is not writable"
+            raise InputError(problem, REMEDY)
         if _is_run_file(target):
-            raise InputError(f"-o {output} is a file of the run", REMEDY)
+            raise InputError(f"-o {output} is the name of a file of a run", REMEDY)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise InputError(f"cannot write to {output}: it is a folder", REMEDY)
     for source in inputs:
@@ -68,11 +69,11 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
     except OSError as error:
         raise InputError(f"cannot read {output}, which would be replaced: {error.strerror}", REMEDY) from error
     if not is_ours(content):
-        raise InputError(f"{output} was not written by `proxlearn {command}`", "move that file, or give -o FILE")
+        raise InputError(f"{output} was not written by `proxlearn {command}`", "move this file, or give -o FILE")
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Return whether ``source`` is a regular file and ``status`` is the status of the same file, whatever its path."""
+    """Return whether ``source`` is a regular file, and the same file as the one with the status ``status``."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):
@@ -99,7 +100,7 @@ def open_output(output: Path) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         kind = RunError if error.errno in DISK_FAILURES else InputError
-        raise kind(f"cannot write {output}: {error.strerror or error}", REMEDY) from error
+        raise kind(f"cannot write to {output}: {error.strerror or error}", REMEDY) from error
 
 
 def write_output(output: Path, content: bytes) -> None:
@@ -194,7 +195,7 @@ def _standard_stream(output: Path) -> int | None:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Return whether the path is, or would be read as, a file of a run or a sweep."""
+    """Return whether a file at this path would be, or would be taken for, a file of a run or a sweep."""
     folder = path.parent
     if folder.name in ("checkpoints", "jobs", EVENTS_FOLDER) and _is_run_or_sweep(folder.parent):
         return True

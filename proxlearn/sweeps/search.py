@@ -1,8 +1,8 @@
 """The trials of `proxlearn search`, which are ordinary runs; Optuna's ask-and-tell interface chooses their values.
 
-The study is a journal file in the folder. Every trial has a lock file, which its process holds while it trains. After
-a kill, the trial is still unfinished in the journal and its lock is free, so the next process that needs a trial
-continues the run of this trial from its newest checkpoint. No trial is lost, and none is run twice.
+The study is a journal file in the folder. Every trial has a lock file, which is locked by the process that trains the
+trial. If this process is killed, the trial is unfinished in the journal and its lock is free. The next process that
+needs a trial then continues the run of this trial from its newest checkpoint. No trial is lost, and none is run twice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SearchPlan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The plan as plain values, as they are stored in the folder of the search."""
+        """The plan as plain values, which are stored in the folder of the search."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return values
 
@@ -80,23 +80,24 @@ def read_plan(folder: Path) -> SearchPlan:
     """Return the plan of the search in a folder."""
     values = read_json(folder / "search.json")
     if values.get("format") != FORMAT:
-        raise InputError(f"{folder} holds no search of this version", "choose another folder")
+        raise InputError(f"{folder} contains a search of another version of proxlearn", "choose another folder with -o")
     space = tuple(Parameter(p["key"], p["kind"], tuple(p["values"])) for p in values["plan"].pop("space"))
     return SearchPlan(**{**values["plan"], "overrides": tuple(values["plan"]["overrides"]), "space": space})
 
 
 def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
-    """Write the plan into a new or empty folder; raise InputError if the folder holds another search or other files."""
+    """Write the plan into a new or empty folder; raise InputError if the folder contains anything else."""
     try:
         stored = read_plan(folder)
     except AbsentFile:
         if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"{folder} holds other files, but no search", "choose a new folder with -o") from None
+            raise InputError(f"{folder} contains other files, but no search", "choose a new folder with -o") from None
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "search.json", {"format": FORMAT, "command": command, "plan": plan.identity})
         return
     if stored != plan:
-        raise InputError(f"{folder} holds another search", "repeat its command, or choose a new folder with -o")
+        problem = f"{folder} contains a search with other settings"
+        raise InputError(problem, "repeat its command, or choose a new folder with -o")
 
 
 def require_optuna() -> None:
@@ -109,7 +110,7 @@ def require_optuna() -> None:
 
 
 class JournalLock:
-    """A journal lock for Optuna, held through the operating system, so that a killed process does not keep it."""
+    """A lock on Optuna's journal file, which the operating system releases if the process that holds it is killed."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = FileLock(folder / JOURNAL_LOCK)
@@ -123,7 +124,7 @@ class JournalLock:
 
 
 def load_study(folder: Path, plan: SearchPlan) -> Any:
-    """Open the study in a folder and return it; create its file if necessary."""
+    """Return the Optuna study in a folder; create its file if necessary."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -134,7 +135,7 @@ def load_study(folder: Path, plan: SearchPlan) -> Any:
         path.touch()
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):
-            # A killed process has left an incomplete line, to which the next line would be appended.
+            # A killed process has left an incomplete line, which is removed before the next line is written.
             with path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=10)
@@ -148,7 +149,7 @@ def load_study(folder: Path, plan: SearchPlan) -> Any:
 
 
 def unfinished(study: Any) -> list[Any]:
-    """Return the trials that were started in the study but have no result yet."""
+    """Return the trials of a study that were started but have no result yet."""
     return [trial for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
 
 
@@ -181,7 +182,7 @@ def claimed_trial(folder: Path, study: Any, plan: SearchPlan, trials: int) -> It
                 elif not unfinished(study):
                     break
         if lock is None:
-            # The last trials belong to processes that may still be stopped or killed.
+            # Other processes run the last trials. If one of them is killed, this process continues its trial.
             time.sleep(POLL_SECONDS)
     try:
         yield trial
@@ -213,7 +214,7 @@ def sampler_of(plan: SearchPlan, *place: int) -> Any:
 
 
 def suggested_values(trial: Any, plan: SearchPlan) -> dict[str, str]:
-    """Return the values of a trial as words; values that the study already holds are not drawn again."""
+    """Return the values of a trial by key, as strings; values that are stored in the study are not drawn again."""
     values: dict[str, str] = {}
     for i, parameter in enumerate(plan.space):
         trial.study.sampler = sampler_of(plan, trial.number, i)
@@ -238,7 +239,7 @@ def run_trial(folder: Path, trials: int, command: str) -> dict[str, Any] | None:
         except (JobStopped, StoppedBySignal):
             raise
         except (RunError, InputError) as error:
-            # A run that diverges, or a combination of values that is rejected, has no score.
+            # A trial has no score if its run diverges or its combination of values is rejected.
             trial.set_user_attr("error", str(error))
             study.tell(trial.number, state=_state("FAIL"))
             return {"trial": trial.number, "score": None}
@@ -256,9 +257,10 @@ def _train_trial(folder: Path, plan: SearchPlan, study: Any, trial: Any, command
             return False
         score = event.row.get(plan.metric)
         if score is None:
-            raise InputError(f"the runs have no metric {plan.metric}", f"choose from {', '.join(_metrics(event.row))}")
+            names = ", ".join(_metrics(event.row))
+            raise InputError(f"the runs have no metric {plan.metric}", f"choose --metric from {names}")
         if not math.isfinite(score):
-            raise RunError(f"{plan.metric} is not finite at step {event.step}", "choose a smaller range")
+            raise RunError(f"{plan.metric} is not finite at step {event.step}", "search smaller ranges")
         if event.step not in reported:
             trial.report(float(score), event.step)
         pruned = event.step > 0 and bool(trial.should_prune())
@@ -284,7 +286,7 @@ def _score(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
         names = ", ".join(_metrics(rows[-1])) if rows else "none"
         raise InputError(f"the runs have no metric {metric}", f"choose --metric from {names}")
     if not math.isfinite(score):
-        raise RunError(f"{metric} is not finite", "choose a smaller range")
+        raise RunError(f"{metric} is not finite at the last step", "search smaller ranges")
     return float(score)
 
 

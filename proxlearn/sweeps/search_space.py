@@ -15,7 +15,7 @@ from proxlearn.errors import InputError
 Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
-"""Keys that cannot be searched; most of them change the data or the validation rows, and thus the scores."""
+"""Keys that cannot be searched, most of them because trials with different values have no comparable scores."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Parameter:
     key: str
     kind: Kind
     values: tuple[Any, ...]
-    """Lower and upper end of a range, or the words of the values of a choice."""
+    """The lower and upper end of a range, or the values of a choice as strings."""
 
     @property
     def is_log(self) -> bool:
@@ -33,7 +33,7 @@ class Parameter:
         return self.kind == "log"
 
     def suggest(self, trial: Any) -> str:
-        """Return the value of this parameter in a trial of Optuna, as a word of an override."""
+        """Return the value that Optuna suggests for this parameter in a trial, as a string."""
         if self.kind == "choice":
             return str(trial.suggest_categorical(self.key, list(self.values)))
         if self.kind == "int":
@@ -55,12 +55,13 @@ def parse_space(words: Sequence[str]) -> tuple[list[str], dict[str, Parameter]]:
         if name not in ALL_KEYS:
             raise InputError(f"unknown key `{name}`", suggest_key(name, ALL_KEYS))
         if name in NOT_SEARCHED:
-            raise InputError(f"{name} cannot be searched: scores would not be comparable", f"give {name} one value")
+            problem = f"{name} cannot be searched, because scores would not be comparable"
+            raise InputError(problem, f"set {name} to one value")
         if name in space:
-            raise InputError(f"{name} is given twice", "give one range")
+            raise InputError(f"the key {name} is given twice", "give one range for it")
         space[name] = _parse_parameter(name, matched[1], matched[2])
     if not space:
-        raise InputError("there is nothing to search", 'give a range for a key: "beta=log(0.01,10)"')
+        raise InputError("no key has a range of values to search", 'give a range, such as "beta=log(0.01,10)"')
     return fixed, space
 
 
@@ -76,10 +77,11 @@ def _parse_parameter(key: str, kind: Any, text: str) -> Parameter:
         low, high = (int(item) if kind == "int" else float(item) for item in items)
     except ValueError as error:
         example = "int(1,10)" if kind == "int" else f"{kind}(0.01,10)"
-        raise InputError(f"{key}={kind}({text:.60}) is not a range of two numbers", f"write {key}={example}") from error
+        problem = f"{key}={kind}({text:.60}) is not a range between two numbers"
+        raise InputError(problem, f"write {key}={example}") from error
     if not (math.isfinite(low) and math.isfinite(high) and low < high) or (kind == "log" and low <= 0):
         needed = "0 < low < high" if kind == "log" else "low < high"
-        raise InputError(f"{key}={kind}({text:.60}) is not a range", f"give two finite numbers with {needed}")
+        raise InputError(f"{key}={kind}({text:.60}) is not a valid range", f"give two finite numbers with {needed}")
     return Parameter(key, kind, (low, high))
 
 

@@ -44,9 +44,9 @@ from proxlearn.validators import flag
 
 MAX_JOBS = 10_000
 NOTICE_JOBS = 50
-"""Minimum number of jobs for which a notice is printed first; composing a job takes a tenth of a second."""
+"""Minimum number of jobs for which a notice says that they are checked; a check takes a tenth of a second per job."""
 NOT_NAMED = ("fail_fast", "logger.uri")
-"""Further keys that do not affect any trajectory; the name of the sweep folder does not depend on them."""
+"""Keys that, in addition to those of NOT_TRAJECTORY, do not affect the name of the sweep folder."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SweepPlan:
         state = self.folder.state(job)
         if state.state != DONE or state.run is None:
             return False
-        # A job whose data file has changed since then runs again and reports the change.
+        # If the data file has changed since then, the job runs again and reports the change.
         return state.run.data_sha256 == data_sha256(config.dataset, checksums)
 
 
@@ -120,7 +120,7 @@ def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
     """Return the overrides in hydra.sweeper.params and on the command line; the last override of a key is used."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
-    # Unresolved, because `split_seed=${seed}` means the seed of each job.
+    # Interpolations are not resolved, because `split_seed=${seed}` means the seed of each job.
     command_line: Any = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
     words += [str(word) for word in command_line]
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
@@ -156,19 +156,23 @@ def check_job(
 
 
 def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
-    """Raise InputError if jobs with different settings share a folder, because they would share one result."""
+    """Raise InputError if jobs with different settings have the same folder, which can contain only one result."""
     owners: dict[str, SweepJob] = {}
     for job in jobs:
         if (folder := sweep.run_folder(job)) is None:
             continue
         owner = owners.setdefault(os.path.realpath(folder), job)
         if owner.settings_sha256 != job.settings_sha256:
-            problem = f"jobs {owner.number} ({owner.title}) and {job.number} ({job.title}) share the folder {folder}"
-            raise InputError(problem, "leave hydra.sweep.subdir out, or use hydra.sweep.subdir='${hydra.job.num}'")
+            both = f"jobs {owner.number} ({owner.title}) and {job.number} ({job.title})"
+            problem = f"{both} have the same run folder, {folder}"
+            raise InputError(problem, "leave out hydra.sweep.subdir, or use hydra.sweep.subdir='${hydra.job.num}'")
 
 
 def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
-    """Set ``same_as`` of jobs that share a run folder to the number of the longest job, the only one to run."""
+    """Return the jobs, of which only one per run folder is run: the job with the most steps.
+
+    The other jobs refer to it with ``same_as``.
+    """
     longest: dict[str, SweepJob] = {}
     for job in jobs:
         folder = job.folder
@@ -181,7 +185,7 @@ def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
 
 
 def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]) -> Path:
-    """Return the folder of the sweep, named after the swept keys and a hash of the overrides that affect results."""
+    """Return the folder of a sweep; its name consists of the swept keys and a hash of the overrides."""
     values = {
         key: str(override.input_line).partition("=")[2]
         for override in overrides
@@ -216,7 +220,7 @@ PRELOAD = (
     "proxlearn.views.run.run_views",
     "proxlearn.core.fused.fused_step",
 )
-"""Modules imported once, so that a job starts in a fraction of a second."""
+"""Modules that are imported once for all jobs, so that a job starts in a fraction of a second."""
 
 
 def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
@@ -229,7 +233,7 @@ def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep; return 0 if every job is finished, 1 if any is not, or 130 or 143 if a signal stopped it."""
+    """Run the sweep; return 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped it."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
@@ -241,7 +245,7 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
     signal_number = launch(plan, missing, command) if missing else None
-    # Imported after the jobs have ended, because matplotlib and pandas take a second to import.
+    # This import is after the jobs, because matplotlib and pandas take a second to import.
     from proxlearn.views.sweep.sweep_views import render_sweep, summary
 
     render_sweep(sweep.path)
@@ -254,8 +258,8 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
     for state in states:
         job, steps = state.job, state.run.step if state.run is not None else 0
         if state.state == DONE and job.same_as is None and job.steps is not None and steps > job.steps:
-            more = f"more than the requested {job.steps}; its result is used unchanged"
-            notice(f"job {job.number} ({job.title}) already has {steps} steps, {more}")
+            reached = f"is already at step {steps}, beyond steps={job.steps}"
+            notice(f"job {job.number} ({job.title}) {reached}; its result is used unchanged")
     return 0 if all(state.state == DONE for state in states) else 1
 
 

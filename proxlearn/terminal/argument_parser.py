@@ -1,4 +1,4 @@
-"""The argument parser of a command, which keeps the line breaks of its help texts."""
+"""The argument parser of a command; it keeps the line breaks of the description and the examples in the help."""
 
 from __future__ import annotations
 

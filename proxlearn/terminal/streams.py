@@ -1,7 +1,7 @@
 """Standard streams whose failures do not stop a run, and notices to the user, which are printed on stderr.
 
-For some commands, standard output is the only result (`predict` without -o, `data`, `status`, --help). For these, a
-failed write is an error, but a closed pipe (`| head`) ends the command without an error.
+For some commands, standard output is the only result (`predict` without -o, `data`, `status`, --help). For these
+commands, a failed write is an error, but a closed pipe (`| head`) ends the command without an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StandardStream(io.FileIO):
         super().__init__(number, "wb", closefd=False)
         self.failed = False
         self.required = False
-        """Whether a failure ends the command."""
+        """Whether a failed write ends the command with an error."""
 
     def write(self, content) -> int:  # type: ignore[no-untyped-def]
         while not self.failed:
@@ -56,12 +56,12 @@ class StandardStream(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """Make sys.stdin, sys.stdout and sys.stderr usable, even if one of the descriptors is closed."""
+    """Make sys.stdin, sys.stdout and sys.stderr usable, even if one of their descriptors is closed."""
     for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
         except OSError:
-            # Otherwise, the next opened file would get the number of a closed descriptor, and output would go into that
+            # If the descriptor stayed closed, the next opened file would get its number, and output would go into that
             # file. /dev/null is opened in the opposite direction, so that a use still fails as with a closed
             # descriptor.
             os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
@@ -76,7 +76,7 @@ def _tolerant_stream(stream: TextIO | None, number: int) -> io.TextIOWrapper:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     raw = StandardStream(number)
-    # The user's error handler for characters that the encoding lacks is kept; by default they are escaped.
+    # The user's error handler for characters that the encoding lacks is kept; by default, they are escaped.
     errors = getattr(stream, "errors", None)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

@@ -1,4 +1,4 @@
-"""The candidates of the selection: settings for standardised features, scaled to the loss of a problem."""
+"""Candidate settings of the selection, which are scaled according to the loss of a problem."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDID
 
 
 def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
-    """Return the candidates for a loss, with h, beta and confinement scaled according to its smoothness.
+    """Return the candidates for a loss, with h, beta and confinement scaled by the smoothness of the loss.
 
-    If a loss and the confinement are divided by c, and h and beta are multiplied by c, the trajectories are the same.
+    Dividing the loss and the confinement by c and multiplying h and beta by c does not change the trajectories.
     With this scaling, losses that differ only by a factor have equivalent candidates.
     """
     factor = quadratic.smoothness / loss.smoothness

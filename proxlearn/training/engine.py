@@ -1,7 +1,7 @@
-"""The engine of a run: the code that computes the steps (compiled, plain torch, or literal), and its step function.
+"""The choice of the engine that computes the steps of a run (compiled, plain torch or literal), and its step function.
 
 The engine of a run is chosen once, stored, and kept when the run is continued, because the results of the engines
-differ in the last bits.
+differ by rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from proxlearn.terminal.streams import notice
 from proxlearn.training.thread_choice import ThreadChoice
 
 LONG_SECONDS = 2.0
-"""Duration in seconds above which the end of a compilation is reported."""
+"""Duration of a compilation, in seconds, above which its end is reported."""
 
 
 class Step(Protocol):
@@ -82,15 +82,15 @@ def choose_engine(
 
 
 def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
-    """Return the engine for ranks; raise InputError if it cannot run or would change the results of a run."""
+    """Return the engine of a run on ranks; raise InputError if that engine cannot run or would change the results."""
     if solver == "literal" or previous == "literal":
         remedy = "leave out solver=literal, or start the run without torchrun or srun"
-        raise InputError("solver=literal runs in one process", remedy)
+        raise InputError("solver=literal runs in a single process", remedy)
     if obstacle or compile == "off":
-        problem = f"ranks need the compiled engine, but {obstacle or 'compile=off is set'}"
+        problem = f"a run under torchrun or srun needs the compiled engine, but {obstacle or 'compile=off is set'}"
         raise InputError(problem, "use device=cpu and compile=auto, or start the run without torchrun or srun")
     if previous == "eager":
-        problem = "this run uses the eager engine, which runs in one process"
+        problem = "this run uses the eager engine, which runs in a single process"
         raise InputError(problem, "start the run without torchrun or srun")
     return "sharded"
 
@@ -98,7 +98,7 @@ def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: s
 def make_step(
     engine: str, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
 ) -> Step:
-    """Return the step function of an engine, in the precision of the functional; the sharded engine uses ``shards``."""
+    """Return the step function of an engine, in the precision of the functional; only "sharded" uses ``shards``."""
     if engine in ("fused", "sharded"):
         return CompiledStep(functional, hyper, N, threads, shards)
     if engine == "eager":
@@ -125,7 +125,7 @@ class PlainStep:
         result = self.step(self.functional, cloud, self.hyper, noise, z0)
         reason = KEOPS_FAILURE.take()
         if reason is not None:
-            notice(f"pykeops cannot be used, so the kernel is computed by torch in tiles: {reason}")
+            notice(f"pykeops cannot be used ({reason}), so torch computes the kernel in tiles")
         return result
 
     def set_hyper(self, hyper: Hyper) -> None:
@@ -137,7 +137,7 @@ class PlainStep:
 
 
 class CompiledStep:
-    """The step function of the fused engine, which reports compilations and adapts the number of threads."""
+    """The step function of the fused and sharded engines, which reports compilations and adapts its threads."""
 
     def __init__(
         self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
@@ -174,9 +174,9 @@ class CompiledStep:
 
 
 class CompilationReport:
-    """A context manager that reports when Numba compiles passes in its block, but not other causes of slow steps.
+    """A context manager that reports compilations by Numba within its block.
 
-    It is a class because a generator would take longer, and the block is entered at every step.
+    It is a class instead of a generator, because a generator is slower and the block is entered in every step.
     """
 
     def __enter__(self) -> None:
@@ -191,10 +191,10 @@ class CompilationReport:
         error = COMPILE_TIME.cache_error
         if error is not None:
             remedy = "set XDG_CACHE_HOME to a folder that you can write to"
-            notice(f"the compiled passes cannot be cached ({error.strerror}), so every run compiles them; {remedy}")
+            notice(f"compiled code cannot be cached ({error.strerror}), so every run compiles it again; {remedy}")
         elif seconds > LONG_SECONDS:
-            notice(f"compiled the fused passes in {seconds:.0f} s; later runs load them from the cache")
+            notice(f"compiled the fused engine in {seconds:.0f} s; later runs load the compiled code from the cache")
 
     def _announce(self) -> None:
         COMPILE_TIME.on_start = None
-        notice("compiling the fused passes (once per kind of problem, version and processor) ...")
+        notice("compiling the fused engine (once per kind of problem, version and processor) ...")

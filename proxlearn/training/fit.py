@@ -21,7 +21,7 @@ from proxlearn.training.settings import Settings
 
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
-"""Maximum number of training rows for the training risk in the history."""
+"""Maximum number of training rows from which the training risk in the history is computed."""
 PIECE = 2**24
 """Maximum number of outputs (particles x samples) held in memory while scoring."""
 
@@ -33,25 +33,25 @@ class FitState:
     """The state of a fit: everything that is needed to predict and to continue the fit."""
 
     cloud: PointCloud
-    """The newest cloud; with a validation part, the cloud with the lowest validation score."""
+    """The newest cloud or, if the fit has validation samples, the cloud with the lowest validation score."""
     newest: PointCloud
     generator: Tensor
     """State of the noise generator, as bytes."""
     history: tuple[Row, ...] = ()
-    """Rows of the logged steps: step, train_risk, validation_risk if there is a validation part (with the quadratic
-    loss and classes also validation_log_loss and link_slope), ess, and the h, beta and epsilon of that step."""
+    """Rows of the logged steps. The columns are step, train_risk, ess, h, beta and epsilon; with validation samples
+    also validation_risk; and with the quadratic loss and classes also validation_log_loss and link_slope."""
 
     @property
     def best(self) -> Row:
-        """The row with the lowest validation score."""
+        """The row of the history with the lowest validation score."""
         return min((row for row in self.history if "validation_risk" in row), key=validation_score)
 
 
 def validation_score(row: Row) -> float:
     """Return the score by which fits and their steps are ranked: the log-loss for classes, and otherwise the risk.
 
-    The risk of a loss that defines probabilities is their log-loss. For the quadratic loss, the row holds the log-loss
-    of a fitted link. The score of a row without a validation part is infinite.
+    If the loss defines probabilities, its risk is the log-loss. For the quadratic loss, the row holds the log-loss of a
+    fitted link. The score of a row without a validation risk is infinite.
     """
     return row.get("validation_log_loss", row.get("validation_risk", np.inf))
 
@@ -77,7 +77,7 @@ def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int
 
 
 def initial_fit(problem: Risk, settings: Settings, seed: int) -> FitState:
-    """Return the state before the first step."""
+    """Return the state of a fit before its first step."""
     assert settings.init_scale is not None, "the selection has not set init_scale"
     cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))
@@ -98,13 +98,13 @@ def fit(
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], object] = lambda cloud, row: None,
 ) -> FitState:
-    """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
+    """Train for ``steps`` steps from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
 
     The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
     even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation score is kept, and
     the fit ends after ``patience`` logged steps without a lower score. ``engine`` and ``threads`` have the same meaning
-    as in ``iterate``. ``callback`` is called at every logged step; a true result ends the fit there. A confinement in
-    the settings replaces that of the problem.
+    as in ``iterate``. ``callback`` is called at every logged step; if it returns a true value, the fit ends at that
+    step. A confinement in the settings replaces that of the problem.
     """
     settings = settings.for_rows(len(problem.samples))
     problem = problem if settings.confinement is None else problem.with_parts(confinement=settings.confinement)
@@ -125,7 +125,7 @@ def fit(
     try:
         steps_taken = iterate(problem, cloud, hyper, generator=generator, until=last, engine=engine, threads=threads)
         for after, _ in steps_taken:
-            # A single statement, so that an interrupt leaves the cloud and the noise of the same step.
+            # Both values are assigned in one statement, so that they belong to the same step after an interrupt.
             cloud, noise_state = after, generator.get_state()
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue
@@ -155,7 +155,7 @@ def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
 
 
 def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples) -> Row:
-    """Return the risk on held-out samples and, for classes and the quadratic loss, a fitted link and its log-loss."""
+    """Return the risk on held-out samples and, for classes and the quadratic loss, a link slope and its log-loss."""
     f = _outputs_of(problem, cloud, samples)
     row = {"validation_risk": _mean_loss(problem.loss, f, samples)}
     if not needs_link(problem.loss, samples):

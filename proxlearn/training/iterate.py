@@ -36,14 +36,15 @@ def iterate(
     cloud : the initial cloud; the steps are counted from ``cloud.step``.
     hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
-        step raises an error, its state is undefined; to continue, the caller must restore the state before the step.
-    until : the last step; None for no limit.
+        step raises an error, the state of the generator is undefined; to continue, the caller must restore the state
+        before that step.
+    until : number of the last step; None for no limit.
     engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise. "sharded" is the
         engine of a cloud that is divided among processes, with ``shards``.
-    threads : number of threads of the compiled passes; None for as many as torch uses. The compiled passes give the
-        same bits with any number of threads.
-    fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
-        RunError.
+    threads : number of threads of the compiled functions; None for as many as torch uses. The results of the compiled
+        functions do not depend on it.
+    fallback : precision to which the run switches permanently at the first non-finite cloud; if it is None, RunError is
+        raised instead.
     on_switch : called with the non-finite cloud when the precision is switched.
     shards : the division of the cloud among processes, which all call this function with the same arguments.
     """
@@ -53,9 +54,9 @@ def iterate(
     threads = threads or torch.get_num_threads()
     step = Stepper(functional, hyper, engine, threads, generator, fallback, on_switch, shards)
     while until is None or cloud.step < until:
-        # As a decorator of this function, no_grad would keep the first cloud, an argument, until the last step.
+        # If no_grad decorated this function, it would keep a reference to the first cloud until the last step.
         with torch.no_grad():
             cloud, info = step(cloud)
         yield cloud, info
-        # The diagnostics hold the cloud before the step, which the next step does not need.
+        # The diagnostics refer to the cloud before the step, whose memory is released here.
         del info

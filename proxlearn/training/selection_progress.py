@@ -1,4 +1,4 @@
-"""Progress reports of a selection: lines of text with the rung, the candidate, the step and the time left."""
+"""Progress reports of a selection: lines of text with the rung, the candidate, the step and the remaining time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compile_time import COMPILE_TIME
 
 INTERVAL = 1.0
-"""Seconds between two lines about one candidate."""
+"""Minimum number of seconds between two lines about one candidate."""
 FEWEST_DONE = 0.01
-"""Share of the planned steps after which the time left is estimated; the first steps are slower than the others."""
+"""Share of the planned steps after which the remaining time is estimated; the first steps are slower than others."""
 
 
 class SelectionProgress:
     """A reporter that passes lines of text to a function when a candidate starts and while it is trained.
 
-    The time left is estimated from the steps so far. It is an upper bound: a candidate may stop early.
+    The remaining time is estimated from the duration of the steps so far. The estimate is an upper bound, because a
+    candidate may stop early.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -41,7 +42,7 @@ class SelectionProgress:
         self._line(last_step - more)
 
     def step(self, cloud: PointCloud, row: object) -> None:
-        """Report a logged step of the current candidate; the signature is that of a fit's callback."""
+        """Report a logged step of the current candidate; this method has the signature of a callback of ``fit``."""
         if time.monotonic() - self._shown > INTERVAL:
             self._line(cloud.step)
 

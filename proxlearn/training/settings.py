@@ -10,12 +10,12 @@ from proxlearn.core.confinement import Confinement
 from proxlearn.core.hyper import Hyper, Hyperparameters
 
 DEFAULT_HORIZON = 1000
-"""Horizon of the schedules of a fit without one; the cosine schedule of h is then replaced by a constant h."""
+"""Horizon of the schedules if a fit sets none; in that case, a constant h replaces the cosine schedule of h."""
 MOST_WHOLE_ROWS = 2**15
 """Number of rows above which batch_size=auto draws mini-batches."""
 AUTO_BATCH = 2**12
-"""Number of rows of the mini-batches that batch_size=auto draws: a step then takes milliseconds, and the noise of its
-gradient is small compared with the differences between steps."""
+"""Number of rows of the mini-batches that batch_size=auto draws. With this number, a step takes milliseconds, and the
+noise of its gradient is small compared with the differences between steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""One step of training: randomness, schedules, resampling and the switch of precision around the recursion.
+"""One training step: the recursion with random numbers, schedules, resampling and a switch of precision.
 
-The only state is in the cloud and the generator, so continuing from a stored pair gives the same bits.
+The cloud and the generator hold the complete state, so a fit that continues from a stored cloud and generator gives bit
+for bit the result of an uninterrupted fit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from proxlearn.training.engine import Step, fused_obstacle, make_step
 
 
 class Stepper:
-    """The map cloud_{k-1} -> cloud_k, with randomness from one generator."""
+    """A callable that maps cloud_{k-1} to cloud_k, with random numbers from one generator."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class Stepper:
     ) -> None:
         """Prepare the steps for a functional whose data, if any, are in float64; the steps convert them as needed.
 
-        ``fallback`` replaces the cloud's precision permanently at the first non-finite cloud; ``on_switch`` is called
-        with that cloud.
+        At the first non-finite cloud, the precision is switched permanently to ``fallback``, and ``on_switch`` is
+        called with that cloud.
         """
         self.source, self.hyper, self.engine, self.threads = functional, hyper, engine, threads
         self.generator, self.fallback, self.on_switch = generator, fallback, on_switch
@@ -51,7 +52,7 @@ class Stepper:
             problem = f"batch_size={hyper.batch_size}, but this functional has no samples"
             raise InputError(problem, "leave out batch_size")
         if engine == "fused" and fused_obstacle("cpu") is None:
-            # This must precede the first draw of noise, because the first compiled pass launches Numba's threads.
+            # This must precede the first draw of noise, because the first compiled function starts Numba's threads.
             from proxlearn.core.fused.thread_layer import set_threads
 
             set_threads(threads)
@@ -85,7 +86,7 @@ class Stepper:
     def _recurse(
         self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
     ) -> tuple[PointCloud, Info | None]:
-        """Run one recursion in the cloud's precision, on the samples in ``rows`` or, for None, on all samples."""
+        """Compute one step in the cloud's precision, on the samples in ``rows`` or, for None, on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
         if self._functional is None or self._dtype != dtype:
@@ -113,7 +114,7 @@ class Stepper:
         return "choose a smaller h" + (", or use device=jetson-float32-to-float64" if wider else "")
 
     def _draw_batch(self) -> Tensor | None:
-        """Draw the rows of the step's mini-batch with replacement, in O(batch) for any number of samples."""
+        """Draw the rows of the step's mini-batch with replacement; return None if the step uses all samples."""
         size = self.hyper.batch_size
         if size is None or not isinstance(self.source, Risk) or size >= len(self.source.samples):
             return None
@@ -124,14 +125,15 @@ class Stepper:
 def draw_noise(
     cloud: PointCloud, generator: torch.Generator, engine: str = "fused", shards: Shards | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1].
+    """Draw the random numbers of one step: standard normal noise, and z0 uniform on (0, 1].
 
-    All engines draw the same numbers up to rounding. With ``shards``, the noise is that of this rank's particles.
+    All engines draw the same numbers up to rounding. With ``shards``, only the noise of this rank's particles is
+    drawn.
     """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
     if engine not in ("fused", "sharded") or fused_obstacle(device.type) is not None:
         return normal(key, cloud.theta.shape, dtype, device), uniform(key, len(cloud.theta), dtype, device)
-    # Imported here, because Numba takes a second to import and the other engines do not need it.
+    # Numba takes a second to import and the other engines do not need it.
     from proxlearn.core.fused.random_numbers import fill_normal, fill_uniform
 
     rows = slice(None) if shards is None else shards.rows
@@ -142,9 +144,9 @@ def draw_noise(
 
 
 def is_finite(cloud: PointCloud) -> bool:
-    """Return whether the whole cloud is finite; NaN and infinity survive a sum."""
+    """Return whether all numbers of the cloud are finite, by checking sums, in which NaN and infinity propagate."""
     if cloud.theta.device.type == "cpu":
-        # numpy's sum uses one thread; waking a second one would take longer than the sum.
+        # numpy's sum uses one thread; starting a second one would take longer than the sum.
         with np.errstate(all="ignore"):
             return math.isfinite(cloud.theta.numpy().sum() + cloud.log_rho.numpy().sum())
     return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))

@@ -1,11 +1,11 @@
-"""The selection of hyperparameters by successive halving on a held-out quarter of the training part.
+"""The selection of hyperparameters by successive halving on a held-out quarter of the training set.
 
 Every candidate starts from the same seed. In each rung, the remaining candidates are trained for more steps than before
-and ranked by their lowest validation score: the log-loss for classes, otherwise the risk. The better ones are kept.
-With h_schedule=cosine and an open horizon, the candidates of a rung start again, their step size falls over the steps
-of the rung, and only its last steps count: a fit with a large step size oscillates, so the step of its lowest score
-would be random. The final fit on the whole training part uses the winner's settings and ends at the step of its
-lowest score. No test row is used.
+and ranked by their lowest validation score, which is the log-loss for classes and otherwise the risk. The candidates
+with the lowest scores are kept. With h_schedule=cosine and horizon=null, the candidates start again in each rung, their
+step size falls over the steps of the rung, and only the last steps of the rung count: a fit with a large step size
+oscillates, so the step of its lowest score would be random. The final fit on the whole training set uses the winner's
+settings and ends at the step of the winner's lowest score. Test rows are not used.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from proxlearn.training.settings import Settings
 RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
 """For each rung: the number of further steps per candidate, and the number of candidates that are kept afterwards."""
 STEPS_PER_ROW = 3
-"""Maximum number of steps per training row from the third rung on; more would fit the noise of a small table."""
+"""Maximum number of steps per training row from the third rung on; more steps would fit the noise of a small table."""
 LEAST_GAIN = 0.03
-"""Relative decrease of the lowest score from one rung to the next below which the selection ends."""
+"""Minimum relative decrease of the lowest score from one rung to the next; below it, the selection ends."""
 NEAR_END = 0.7
 """Share of the horizon after which the scores count; the step size has then fallen to a fifth."""
 PATIENCE = 12
 """Number of logged steps without a lower validation score after which a candidate stops.
 
-Logged steps are log-spaced, 20 per decade, so the number of steps quadruples over 12 of them."""
+Logged steps are log-spaced, 20 per decade, so the step number quadruples over 12 logged steps."""
 FEWEST_STEPS = 5
 """If the lowest score occurs before this step, h is too large for early stopping, and smaller values are tried."""
 REFINED_H = 0.2
-"""Factor by which h is multiplied in such a trial."""
+"""Factor by which h is multiplied if the lowest score occurs before step FEWEST_STEPS."""
 MOST_PARTICLES = 200
-"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
+"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so a small N is enough."""
 FEWEST_ROWS = 8
-"""Number of rows below which nothing is held out: the first candidate and the steps of the first rung are chosen."""
+"""Minimum number of rows of a selection; for fewer rows, the first candidate and the first rung's steps are used."""
 MOST_ROWS = 20_000
-"""Default maximum number of rows of a selection; a ranking does not need more."""
+"""Default maximum number of rows of a selection; more rows hardly change the ranking."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Selection:
     table: tuple[dict[str, Any], ...]
     """One row per candidate and rung: its hyperparameters, its lowest validation risk, and the step of that risk."""
     curve: tuple[tuple[int, float], ...] = ()
-    """The winner's logged steps, in order, with its validation risks; empty if no part was held out."""
+    """The winner's logged steps, in order, with its validation risks; empty if no rows were held out."""
     link_slope: float | None = None
-    """Slope of the link of class probabilities at the selected step, for the quadratic loss."""
+    """Slope of the link that converts outputs to class probabilities at the selected step, for the quadratic loss."""
     end: str = "minimum"
     """Where the winner's score is lowest: at a "minimum", near the "step cap", or within the "fewest steps"."""
 
@@ -70,7 +70,7 @@ class Selection:
         return min(late or self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover that step.
+        """Return the winner's validation risk after ``step`` steps; None if the curve does not cover that step.
 
         Between two logged steps, the result is the larger of their risks; after the last logged step, it is the last
         risk.
@@ -89,7 +89,7 @@ class SelectionInterrupted(KeyboardInterrupt):
 
 
 class CandidateStore(Protocol):
-    """Results of candidates from an interrupted selection of the same problem, settings and seed."""
+    """Protocol of a store of candidates' results, for continuing a selection of the same problem, settings and seed."""
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
         """Return the fit of a candidate after a rung, or the error that ended it; None if no result is stored."""
@@ -117,9 +117,9 @@ def select(
     The default candidates are those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
     and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
-    ``iterate``. At most ``rows`` samples are used, a random sample with each class in proportion. Results that
-    ``store`` holds from an interrupted selection are not computed again. A KeyboardInterrupt raises
-    SelectionInterrupted.
+    ``iterate``. At most ``rows`` samples are used, drawn at random and stratified by class. Results that
+    ``store`` holds from an interrupted selection are not computed again. A KeyboardInterrupt is
+    converted to SelectionInterrupted once a candidate has a score.
     """
     base = base.for_rows(len(problem.samples))
     candidates = candidates_of(problem) if candidates is None else candidates
@@ -149,7 +149,8 @@ class _Search:
     ) -> None:
         self.problem, self.base, self.names, self.settings, self.rungs = problem, base, names, settings, rungs
         self.restarts = base.h_schedule == "cosine" and base.horizon is None
-        """Whether candidates start again in each rung, with a step size that decreases over the rung."""
+        """Whether the candidates start again in each rung, with a step size that decreases over the steps of the
+        rung."""
         self.fits: dict[int, FitState] = {}
         self.horizons: dict[int, int | None] = {}
         """For each candidate, the horizon of its fit with the lowest score."""
@@ -221,7 +222,7 @@ class _Search:
                 train(rung, i, more, last_step)
             alive = sorted(alive, key=lambda i: (self.scores[i], i))[:keep]
             if not np.isfinite(self.scores[alive[0]]):
-                raise RunError("every candidate of the selection diverged", "scale the features and the target")
+                raise RunError("every candidate of the selection diverged", "standardise the features and the target")
             alive = [i for i in alive if np.isfinite(self.scores[i])]
             score = self.scores[alive[0]]
             if rung and lowest - score < LEAST_GAIN * abs(lowest):
@@ -243,7 +244,7 @@ class _Search:
 
     def _record(self, rung: int, i: int, horizon: int | None, result: FitState | RunError) -> None:
         if isinstance(result, RunError):
-            # A candidate that diverged, because its step size is too large for the data, ranks last.
+            # A candidate whose step size is too large for the data diverges and ranks last.
             self.scores[i] = np.inf
             self.fits.pop(i, None)
             self.table.append(_row(rung, i, self.settings[i], self.names, None, str(result)))
@@ -260,14 +261,14 @@ class _Search:
             self.fits[i], self.scores[i], self.horizons[i] = fitted, score, horizon
 
     def _best_row(self, fitted: FitState, horizon: int | None) -> Row:
-        """Return the row with the lowest score; if the step size decreases, only the last steps count."""
+        """Return the row of a fit with the lowest score; if the step size decreases, only the last steps count."""
         rows = [row for row in fitted.history if "validation_risk" in row]
         late = [row for row in rows if self.restarts and horizon is not None and row["step"] >= NEAR_END * horizon]
         return min(late or rows, key=validation_score)
 
     @property
     def winner(self) -> int:
-        """The candidate with the lowest score."""
+        """Index of the candidate with the lowest score."""
         return min(self.fits, key=lambda i: (self.scores[i], i))
 
     def _planned_steps(self) -> int:

@@ -1,8 +1,8 @@
-"""The number of threads of the steps, adapted during a run: all threads on an idle machine, one on a busy machine.
+"""The number of threads of the steps, which adapts to the load: all threads on an idle machine, one on a busy machine.
 
-A parallel pass ends when its last thread has finished. On a machine with other busy processes, one thread is often not
-scheduled, and every pass waits for it; a run with two threads can be ten times slower than with one. Therefore, the
-step times of both choices are compared from time to time. The bits of a run do not depend on the choice.
+A parallel loop ends when its last thread has finished. On a machine with other busy processes, one thread is often not
+scheduled, and every loop waits for it; a run with two threads can be ten times slower than a run with one. Therefore,
+the step times of both choices are compared from time to time. The results of a run do not depend on the choice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class ThreadChoice:
         self._preferred = threads
         self._seconds, self._steps = 0.0, 0
         self._usual = math.inf
-        """Step time of the preferred choice in the window before the newest trial, or the best one since."""
+        """Step time of the preferred choice in the window before the newest trial, or the shortest step time since
+        then."""
         self._pause, self._windows = 1, 0
 
     def record(self, seconds: float) -> None:
@@ -44,7 +45,7 @@ class ThreadChoice:
             return
         self._seconds += seconds
         self._steps += 1
-        # A trial that is already slower than a whole window of the preferred choice can only fail.
+        # A trial that already takes longer than two windows of the preferred choice has failed.
         lost = self.threads != self._preferred and self._seconds > 2 * max(WINDOW_SECONDS, WINDOW_STEPS * self._usual)
         if not lost and (self._seconds < WINDOW_SECONDS or self._steps < WINDOW_STEPS):
             return

@@ -18,7 +18,7 @@ REGIME_MARKERS = {"all pairs": "o", "list": "s", "identity": "x"}
 
 
 def draw_bench(results: dict[str, Any], folder: Path, names: Mapping[str, str]) -> list[Path]:
-    """Draw the plots of the parts that were measured; ``names`` holds the file names without their suffix."""
+    """Draw the plots of the parts that were measured; ``names`` maps each part to a file name without a suffix."""
     plots = {
         "whole": ("whole", draw_whole),
         "growth": ("initial_growth", draw_initial_growth),
@@ -33,7 +33,7 @@ def draw_bench(results: dict[str, Any], folder: Path, names: Mapping[str, str]) 
 
 
 def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the mean time per recursion of each experiment, and the time at the clouds of its run."""
+    """Plot the mean time per recursion of each experiment, and the times at the clouds of the experiment's run."""
     fig, (means, along) = figure(9.2, 3.6, 2)
     records = results["whole"][::-1]
     places = range(len(records))
@@ -92,7 +92,7 @@ def draw_initial_growth(results: dict[str, Any], folder: Path, name: str) -> lis
 
 
 def draw_special_growth(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time per recursion over the number of particles, for proxlearn and for the paper's algorithms."""
+    """Plot the time per recursion at special clouds over N, for proxlearn and for the paper's algorithms."""
     fig, (axes,) = figure(4.6, 3.3)
     for records, colour, label in (
         (results["growth_literal"], UNWEIGHTED, "Algorithms 1 and 2 as printed"),
@@ -113,23 +113,26 @@ def _legend_outside(axes: Axes) -> None:
 
 
 WHOLE_NOTES = """\
-ours: the compiled engine, recursions only (no metrics, no files). Measured at the clouds of the experiment's own run
-at k = 0, 1, 2, 5, 10, ...; each cloud represents the recursions around it (trapezoidal rule in k). The cloud of the
-last k represents all later recursions, whose share is in the column `beyond`.
-literal: Algorithms 1 and 2 as printed, in float64, at the same clouds.
-floor: only torch's own functions: two matrix products, one sigmoid over N x n (softmax: exponential), and the noise. If
-particles exchange mass, the floor also includes the distances (torch.cdist with its matrix product) and exponentials of
-the pairs, and (rounds + 1) x 2 products with their matrix. The pairs are all N^2 pairs if the compiled step uses all;
-if it uses a list, they are the pairs whose entry of the coupling exceeds 2^-53 of the mass of its row or column.
+ours: the time of the recursions with the compiled engine, without metrics and files. It is measured at the clouds of
+the experiment's own run at k = 0, 1, 2, 5, 10, ...; each cloud represents the recursions around it (trapezoidal rule in
+k). The cloud of the last k represents all later recursions, whose share is in the column `beyond`.
+literal: the time of Algorithms 1 and 2 as printed in the paper, in float64, at the same clouds.
+floor: the time of the following operations with torch's own functions: two matrix products, one sigmoid over N x n (for
+softmax, one exponential), and the noise. If particles exchange mass, the floor also includes the distances (torch.cdist
+with its matrix product) and exponentials of the pairs, and (rounds + 1) x 2 products with the matrix of these values.
+The pairs are all N^2 pairs if the compiled step uses all of them; if it uses a list, they are the pairs whose entry of
+the coupling exceeds 2^-53 of the mass of its row or column.
 """
 GROWTH_NOTES = """\
-One step from the initial cloud of each dataset, best of two. KeOps: one log-sum-exp over all pairs on the CPU; a
-recursion in the log domain needs 2 (rounds + 1) such reductions.
+The times are those of one step from the initial cloud of each dataset (the best of two). KeOps: the time of one
+log-sum-exp over all pairs on the CPU; a recursion in the log domain needs 2 (rounds + 1) such reductions.
 """
 COMPANY_NOTES = """\
-Medians of whole `proxlearn train` commands with default settings. at once / one after the other: two runs; 1 means that
-nothing is lost or gained. busy / alone: one run beside one busy loop per core; 2 means that the run gets half of each
-core.
+The times are medians over whole `proxlearn train` commands with default settings.
+at once / one after the other: the time of two runs at once, divided by their time one after the other; 1 means that
+running them at once has neither a cost nor a benefit.
+busy / alone: the time of a run beside one busy loop per core, divided by its time alone; 2 means that the run gets half
+of each core.
 """
 
 
@@ -145,7 +148,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def whole_table(results: dict[str, Any]) -> str:
-    """Return the table of whole experiments."""
+    """Return the table of the times of whole experiments, with notes."""
     rows = [
         {
             "experiment": record["dataset"],
@@ -163,7 +166,7 @@ def whole_table(results: dict[str, Any]) -> str:
 
 
 def growth_table(results: dict[str, Any]) -> str:
-    """Return the table of step times for several N, measured from the initial clouds."""
+    """Return the table of the times of a step from the initial clouds, for several N."""
     rows = []
     for record in results["initial_growth"]:
         possible = record["seconds"] is not None
@@ -229,7 +232,7 @@ def special_tables(results: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
+    """Return a time as a string in seconds, minutes or hours."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.3g} {unit}"

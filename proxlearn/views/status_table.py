@@ -26,7 +26,7 @@ DEPTH = 4
 
 
 def status_tables(folders: list[Path]) -> str:
-    """Return tables of all runs and sweeps at or below the folders: one of single runs, then one per sweep."""
+    """Return tables of all runs and sweeps at or below the folders: one for single runs, then one per sweep."""
     runs: dict[Path, RunSnapshot] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in folders:

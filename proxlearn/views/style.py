@@ -25,7 +25,7 @@ ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
 LARGEST_DRAWN = 1e100
-"""Largest value that is drawn; matplotlib squares and adds values, which overflows near the limit of float64."""
+"""Largest value that is drawn; matplotlib squares and adds values, so that larger ones could overflow."""
 SINGLE_PLOT = (5.0, 3.3)
 """Width and height in inches of a plot with one pair of axes."""
 RC: Any = {
@@ -70,7 +70,7 @@ def escape_mathtext(name: str) -> str:
 
 
 def class_colours(count: int) -> list[str]:
-    """Return a colour per class; two classes have colours that the estimates do not use."""
+    """Return a colour per class; the colours of two classes differ from the colours of the estimates."""
     if count == 2:
         return ["#7b4ea3", "#c9a227"]
     cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]

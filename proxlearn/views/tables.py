@@ -1,4 +1,4 @@
-"""Format tables in Markdown and in LaTeX, and enumerations in sentences."""
+"""Format tables as Markdown or LaTeX, and lists of words as enumerations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPLACEMENTS = {
 
 
 def tabular(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a tabular environment with left-aligned columns."""
+    """Return the lines of a LaTeX tabular environment with left-aligned columns."""
     lines = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline"]
     lines += [" & ".join(escape_latex(name) for name in head) + r" \\ \hline"]
     lines += [" & ".join(escape_latex(cell) for cell in row) + r" \\" for row in rows]
@@ -58,6 +58,6 @@ def enumeration(words: Sequence[str]) -> str:
 
 
 def escape_cell(text: str) -> str:
-    """Escape the text of a cell, because a `|` or a line break would start another cell or row."""
+    """Escape the text of a Markdown cell, because a `|` or a line break would start another cell or row."""
     # Backslashes before a `|` are doubled; otherwise they would escape one another, and the `|` would end the cell.
     return re.sub(r"(\\*)\|", r"\1\1\\|", " ".join(text.splitlines()))

@@ -1,4 +1,4 @@
-"""Plots of `proxlearn verify`: orders, weights compared with the density, and the experiment on the use of weights."""
+"""Plots of `proxlearn verify`: orders of convergence, the relation of weights and density, and the risk experiment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxlearn.views.style import GREY, class_colours, figure, house_style
 
 
 def save_png(fig: Figure, folder: Path, name: str) -> list[Path]:
-    """Write one PNG file, which the page shows; no other format is committed."""
+    """Write a plot as a PNG file, which is the only format that the page needs; return its path in a list."""
     content = io.BytesIO()
     fig.savefig(content, format="png", dpi=130)
     write_atomically(folder / f"{name}.png", content.getvalue())
@@ -23,7 +23,7 @@ def save_png(fig: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
-    """Plot the effect of every update against kappa, with one line per problem, N and epsilon."""
+    """Plot the effect of each update of the weights against kappa, with one line per problem, N and epsilon."""
     with house_style():
         updates = list(dict.fromkeys(update for update, _ in table))
         fig, axes = figure(9.2, 3.2, len(updates))
@@ -84,7 +84,7 @@ def draw_weights(
     dimensions: Mapping[str, Mapping[int, float]],
     folder: Path,
 ) -> list[Path]:
-    """Plot two ratios of slopes over kappa, measured and theoretical, and total variations over the dimension."""
+    """Plot two measured and theoretical ratios of slopes over kappa, and total variations over the dimension."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.3, 2)
         labels = ("w = 0 / with the energy", "orientation=paper / consistent")

@@ -60,7 +60,7 @@ def test_it_answers_without_torch_pandas_or_scikit_learn() -> None:
 
 def test_verify_passes_good_files(paper_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["data", "verify"]) == 0
-    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", capsys.readouterr().out, re.MULTILINE)) == 4
+    assert len(re.findall(r"has the expected sha256 [0-9a-f]{64}$", capsys.readouterr().out, re.MULTILINE)) == 4
 
 
 def test_verify_names_a_damaged_file_and_goes_on(
@@ -74,7 +74,7 @@ def test_verify_names_a_damaged_file_and_goes_on(
     assert cli.main(["data", "verify"]) == 2
     output = capsys.readouterr().out
     assert f"banana: {empty_cache / 'banana.dat'} is damaged" in output
-    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", output, re.MULTILINE)) == 1
+    assert len(re.findall(r"has the expected sha256 [0-9a-f]{64}$", output, re.MULTILINE)) == 1
     assert "shd: semeion.data is not on this machine" in output
 
 
@@ -83,7 +83,7 @@ def test_fetch_leaves_good_files_alone_and_says_where_they_are(
 ) -> None:
     assert cli.main(["data", "fetch", "banana", "wdbc"]) == 0
     output = capsys.readouterr().out
-    assert f"{paper_files / 'banana.dat'} is present, and its sha256 matches" in output
+    assert f"{paper_files / 'banana.dat'} is present and has the expected sha256" in output
     assert "wdbc: needs no file" in output
 
 
@@ -257,7 +257,7 @@ def test_a_folder_that_is_none(tmp_path, capsys):
 def test_init_from_that_does_not_fit_leaves_no_folder(finished_run, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", "dataset=wdbc", "N=8", f"init_from={finished_run}", f"hydra.run.dir={folder}"]) == 2
-    assert "has 8 particles with 3 coordinates, but this run needs 8 with 32" in capsys.readouterr().err
+    assert "has N=8 and 3 parameters per particle, but this run needs N=8 and 32 parameters" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -276,7 +276,7 @@ def test_a_file_of_another_program_stays(
     command: list[str], name: str, content: bytes, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / name).write_bytes(content)
-    assert "move that file, or give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
+    assert "move this file, or give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
     assert (folder / name).read_bytes() == content
     assert main([command[0], str(folder), *command[1:], "-o", str(tmp_path / name)]) == 0
     (folder / name).unlink()

@@ -267,7 +267,9 @@ def test_every_reader_answers_or_refuses_in_one_line(
             raise AssertionError(f"seed {seed}: {what}: {words}") from error
         stderr = [line for line in capsys.readouterr().err.splitlines() if line.startswith("proxlearn: ")]
         # A notice about the table, which comes before the folder is read.
-        stderr = [line for line in stderr if not line.endswith("dataset.task=... to change this")]
+        stderr = [
+            line for line in stderr if not line.endswith("to change this, set dataset.task=... or, with `fit`, --task")
+        ]
         assert code in (0, 2), f"seed {seed}: {what}: {words}: {code} {stderr}"
         # A run that goes on tells what it took the target for, and which checkpoints it skipped, before it is refused.
         refusals = [line for line in stderr if not any(word in line for word in NOTICES)]

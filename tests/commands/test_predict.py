@@ -153,12 +153,15 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     "edit, message",
     [
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
-        ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
+        ({"drop": "length"}, "lacks the column `length`*all feature columns of the training table"),
         ({"add": "id"}, "has the column `id`, which the model does not use*--keep id"),
-        ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number in every row"),
+        (
+            {"cell": "abc"},
+            "column `length` holds 'abc' in data row 118, which is not a number*write a number in every row",
+        ),
         ({"cell": ""}, "column `length` lacks a value in data row 118*write a number in every row"),
         ({"cell": "1e999"}, "column `length` has an infinite value in data row 118*write a number in every row"),
-        ({"cell": "1,5"}, "column `length` is not numeric: '1,5'*decimals with a point"),
+        ({"cell": "1,5"}, "column `length` holds '1,5'*with a decimal point"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(
@@ -287,5 +290,7 @@ def test_points_in_a_new_table_of_a_model_with_decimal_commas_get_the_option_tha
     run(composed("dataset=csv", *words, "N=5", "steps=2", "threads=1", "compile=off"), tmp_path / "run")
     frame[["x"]].to_csv(tmp_path / "new.csv", index=False)
     arguments = ("predict", tmp_path / "run", "--data", tmp_path / "new.csv")
-    assert "trained with decimal commas; add --decimal point for this table" in refused(*arguments, capsys=capsys)
+    assert "add --decimal point for this table, because the model was trained with decimal commas" in refused(
+        *arguments, capsys=capsys
+    )
     assert len(predicted(*arguments[1:], "--decimal", "point", capsys=capsys)) == 40

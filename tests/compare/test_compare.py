@@ -121,14 +121,21 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
             ["--dataset", "sine"],
             "the dataset sine does not have two classes; choose from banana, diabetes, twonorm, wdbc",
         ),
-        (["--dataset", "wdbc", "--method", "bayes"], "none of the methods supports wdbc; add another --method"),
+        (
+            ["--dataset", "wdbc", "--method", "bayes"],
+            "none of the methods in --method supports the dataset wdbc; add another method",
+        ),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
-        (["--splits", "5", "4"], "--splits has 2 numbers; give one number, and NAME=NUMBER for datasets that differ"),
+        (
+            ["--splits", "5", "4"],
+            "--splits has 2 numbers without a dataset; give one number for all datasets, and NAME=NUMBER for a dataset "
+            "with another number",
+        ),
         (["--splits", "5", "autors"], "--splits cannot be `autors`; did you mean `authors`?"),
         (
             ["--splits", "twonom=1"],
-            "--splits names `twonom`, which is not among the compared datasets; did you mean `twonorm`?",
+            "--splits names `twonom`, which is not one of the compared datasets; did you mean `twonorm`?",
         ),
         (["--splits", "wdbc=0"], "--splits wdbc must be a whole number >= 1, got 0; try --splits wdbc=5"),
         (
@@ -137,11 +144,12 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         ),
         (
             ["--splits", "authors", "--protocol", "paper", "--dataset", "wdbc"],
-            "--splits authors is available only for diabetes; add --dataset diabetes",
+            "--splits authors is available only for --dataset diabetes; add --dataset diabetes",
         ),
         (
             ["--preset", "paper", "--method", "swgf", "svm"],
-            "no settings of swgf are published for wdbc; choose --preset light or --dataset banana diabetes twonorm",
+            "no settings of swgf have been published for the dataset wdbc; choose --preset light or --dataset banana "
+            "diabetes twonorm",
         ),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
@@ -158,7 +166,7 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
         (
             ["--output", "/dev/null/x"],
-            "cannot write to /dev/null, which is needed for the run folder /dev/null/x; choose another --output",
+            "cannot write to /dev/null, so the folder /dev/null/x cannot be created; choose another --output",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("dataset=my data.csv", "dataset=csv 'dataset.path=\"my data.csv\"' dataset.target=COLUMN"),
         ("wdbc", "write dataset=wdbc"),
         ("beta", "write beta=VALUE"),
-        ("--beta=3", "train has no option --beta; write beta=3"),
+        ("--beta=3", "`proxlearn train` has no option --beta; write beta=3"),
         ("--confg-name=x", "did you mean `--config-name`?"),
         ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for literal text"),
         ("beta=${x}", "beta=${x} refers to a key or variable that does not exist"),
@@ -150,7 +150,7 @@ def test_home_is_expanded_in_every_folder(typed: str, tmp_path: Path, monkeypatc
     home = f"{tmp_path}/jo (x)/runs (1)"
     composed = compose(parse([f"hydra.run.dir={typed}", f"hydra.sweep.dir={typed}"]))
     assert (composed.hydra.run.dir, composed.hydra.sweep.dir) == (home, home)
-    with pytest.raises(InputError, match=re.escape(f"init_from='{home}' holds no valid checkpoint")):
+    with pytest.raises(InputError, match=re.escape(f"init_from='{home}' contains no valid checkpoint")):
         config_of(f"init_from={typed}")
 
 
@@ -250,7 +250,7 @@ def test_a_folder_that_is_no_folder_of_configs_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr("proxlearn.config.config_folders.MAX_ENTRIES", 5)
     for number in range(6):
         (tmp_path / f"{number}.txt").touch()
-    with pytest.raises(InputError, match="give a folder that holds configs only"):
+    with pytest.raises(InputError, match="give a folder that contains only configs"):
         check_config_folder(str(tmp_path))
     with pytest.raises(InputError, match=r"the folder .* does not exist"):
         check_config_folder(str(tmp_path / "nothing"))

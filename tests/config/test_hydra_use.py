@@ -158,7 +158,7 @@ def test_an_old_config_with_threads_per_device_is_read() -> None:
 SMALL_FOLDER_SETTINGS = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "steps=2"]
 
 REFUSED = {
-    "Hydra's own files": (["hydra.output_subdir=.hydra"], "hydra.output_subdir would put Hydra's own files"),
+    "Hydra's own files": (["hydra.output_subdir=.hydra"], "hydra.output_subdir is not allowed because"),
     "a run's folder in a sweep": (
         ["-m", "seed=0,1", "hydra.run.dir=x"],
         "hydra.run.dir has no effect on a sweep (-m); use hydra.sweep.dir=... instead",
@@ -224,7 +224,8 @@ def test_a_training_table_inside_the_run_folder_is_never_replaced(tmp_path, caps
     (tmp_path / "run" / "points.csv").write_text(TABLE)
     for more in ([], ["overwrite=true"]):
         assert main(["train", *words, "dataset.path=run/points.csv", *more]) == 2
-        assert "dataset.path=run/points.csv has the name of a file that the run writes" in capsys.readouterr().err
+        problem = "dataset.path=run/points.csv is in the run folder and has the name of a file that the run writes"
+        assert problem in capsys.readouterr().err
     assert (tmp_path / "run" / "points.csv").read_text() == TABLE
 
 

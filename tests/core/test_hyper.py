@@ -148,8 +148,8 @@ def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(firs
 
 def test_the_papers_wdbc_has_kappa_50_and_gets_one_line() -> None:
     assert blind_step_notice(PAPER.kappa) == (
-        "kappa = beta epsilon / h = 50: the proximal step hardly depends on the risk (its share in the weights "
-        "is about 0.04; it is larger with kappa <= 1)"
+        "kappa = beta epsilon / h = 50: the proximal step hardly depends on the risk (the share of the risk "
+        "in log rho is about 0.04; choose kappa <= 1 to increase it)"
     )
 
 

@@ -34,7 +34,7 @@ REDUCTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int, str]] = {
     "outputs": (
         lambda f, y: (f - y).abs(),
         3,
-        r"returned a tensor of the shape \(3, 6\) .* per sample, with .sum\(0\) over",
+        r"returned a tensor of the shape \(3, 6\) .* per sample, summed over the outputs with .sum\(0\)",
     ),
     "samples": (
         lambda f, y: (f - y).abs().sum(1),
@@ -198,7 +198,7 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
     "arguments, message",
     [
         ((X, X), "cloud is of type Tensor; give a PointCloud"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, but the risk has 2 features"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 column, but the risk has 2 features"),
         (
             (pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"),
             "unknown estimate 'plain'; choose from weighted, unw",

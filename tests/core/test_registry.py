@@ -131,7 +131,7 @@ def test_a_package_that_cannot_be_imported_is_named_in_one_line(
 @pytest.mark.parametrize(
     "code, problem",
     [
-        ("part = 3", "is not a Loss, or a function without arguments that returns one"),
+        ("part = 3", "is invalid: it must be a Loss, or a function without arguments that returns one"),
         ("part = dict", "returns an object of type dict instead of Loss"),
         ("def part(delta): ...", "cannot be created \\(TypeError: "),
     ],

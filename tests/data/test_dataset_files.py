@@ -56,7 +56,7 @@ def test_any_flipped_bit_is_detected_and_the_file_named(tmp_path: Path, position
 def test_a_file_cut_short_is_refused(length: int, tmp_path: Path) -> None:
     path = tmp_path / FILE.name
     path.write_bytes(CONTENT[:length])
-    with pytest.raises(InputError, match="damaged or is another file"):
+    with pytest.raises(InputError, match="damaged or is not the expected file"):
         dataset_files.verified(FILE, path)
 
 

@@ -111,7 +111,7 @@ def test_the_papers_own_scalings(paper_files: Path) -> None:
 
 def test_data_outside_the_paper_has_no_paper_scaling() -> None:
     config = dataset_config("digits", scaling="paper")
-    with pytest.raises(InputError, match="dataset=digits is not in the paper"):
+    with pytest.raises(InputError, match=r"dataset\.scaling=paper is not defined for dataset=digits"):
         prepare(registry.load(config), config, 0)
 
 

@@ -78,11 +78,11 @@ def test_true_and_false_are_numbers(write: Write) -> None:
 MALFORMED = {
     "text column": (
         "x,town,label\n1,Oslo,a\n2,Rome,b\n3,Oslo,a\n4,Rome,b\n",
-        "column `town` holds text, with 2 categories ('Oslo' in data row 1); add dataset.encode=onehot",
+        "column `town` holds text with 2 categories ('Oslo' in data row 1); add dataset.encode=onehot",
     ),
     "one bad cell": (
         "x,z,label\n1,2,a\n2,?,b\n3,3,a\n4,4,b\n",
-        "column `z` holds text among its numbers: '?' (the first in data row 2, in 1 of 4 rows); add "
+        "column `z` holds text among its numbers: '?' (in 1 of 4 rows, first in data row 2); add "
         "'dataset.missing_values=[\"?\"]' dataset.missing=median",
     ),
     "free text": (
@@ -119,7 +119,7 @@ MALFORMED = {
     ),
     "one class only": (
         "x,z,label\n1,2,a\n2,3,a\n3,4,a\n",
-        "target column `label` holds only one value, `a`; choose another dataset.target",
+        "target column `label` holds only one distinct value, `a`; choose another dataset.target",
     ),
     "fewer rows than classes need": (
         "x,z,label\n1,2,a\n2,3,b\n3,4,c\n",

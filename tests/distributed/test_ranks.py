@@ -268,11 +268,11 @@ def wait_for_checkpoint(folder: Path, step: int) -> None:
 
 
 REFUSED = {
-    "rank 1 has beta=0.5, and rank 0 has beta=0.3; run the same command in the same folder on all ranks": (
+    "rank 1 has beta=0.5, but rank 0 has beta=0.3; run the same command in the same folder on all ranks": (
         (2, "train", *SMALL),
         {0: ("beta=0.3",), 1: ("beta=0.5",)},
     ),
-    "N=40 particles form 2 blocks, fewer than the 3 ranks; use at most 2 ranks, or a larger N": (
+    "N=40 can be divided among at most 2 ranks, but there are 3 ranks; start fewer ranks, or choose a larger N": (
         (3, "train", "dataset=sine", "N=40"),
         {},
     ),
@@ -281,10 +281,13 @@ REFUSED = {
         (2, "train", "-m", *SMALL, "beta=0.1,0.2"),
         {},
     ),
-    "kernel=log runs in one process; use kernel=auto on several ranks": ((2, "train", *SMALL, "kernel=log"), {}),
-    "ranks need the compiled engine, but compile=off is set; use device=cpu and compile=auto, or start the run"
-    " without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
-    "`proxlearn compare` runs in one process, not on 2 ranks; start it without torchrun or srun": ((2, "compare"), {}),
+    "kernel=log does not support several ranks; use kernel=auto": ((2, "train", *SMALL, "kernel=log"), {}),
+    "a run under torchrun or srun needs the compiled engine, but compile=off is set; use device=cpu and compile=auto"
+    ", or start the run without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
+    "`proxlearn compare` cannot be divided among several ranks; start it without torchrun or srun": (
+        (2, "compare"),
+        {},
+    ),
 }
 
 
@@ -316,18 +319,18 @@ TABLE = (
 DIFFERENT_MACHINES = {
     "data": (
         (*TABLE, "hydra.run.dir={common}/run"),
-        r"rank 1 has the data checksum=\w{16}, and rank 0 has the data checksum=\w{16};"
+        r"rank 1 has the data checksum=\w{16}, but rank 0 has the data checksum=\w{16};"
         " use the same files on all ranks",
     ),
     "folder": (
         ("dataset=sine", "N=64", "threads=1", f"hydra.run.dir={ELSEWHERE}/run"),
-        rf"rank 1, on \S+, does not see the run folder {ELSEWHERE}/run of rank 0; choose a folder on a file system that"
-        " all machines share, with hydra.run.dir=FOLDER",
+        rf"rank 1, on \S+, cannot access the run folder {ELSEWHERE}/run of rank 0; choose a folder on a file system"
+        " that all machines share, with hydra.run.dir=FOLDER",
     ),
     "version": (
         ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
-        r"rank 1 has proxlearn=0\.0\.1, revision \d+, and rank 0 has proxlearn=.*, revision \d+; use machines of one"
-        " kind, with the same versions and the same number of threads",
+        r"rank 1 has proxlearn=0\.0\.1, revision \d+, but rank 0 has proxlearn=.*, revision \d+; use machines"
+        " with the same processor, the same versions and the same number of threads",
     ),
 }
 
@@ -386,7 +389,7 @@ def test_the_place_in_the_world_is_read_from_the_environment(environment: dict[s
 
 @pytest.mark.parametrize("rank", ["2", "-1", "x", ""])
 def test_a_rank_outside_the_world_is_refused(rank: str) -> None:
-    with pytest.raises(InputError, match="the environment does not describe a rank"):
+    with pytest.raises(InputError, match="these environment variables do not describe a rank"):
         find_launch({"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "5"})
 
 

@@ -137,7 +137,7 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         assert cli.main(["train", *command, *SHORT, steps]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        assert re.search(r"the data of .*run has changed since", error)
+        assert re.search(r"the data of the run in .*run have changed since", error)
         assert Path("run/status.json").read_text() == before
 
 
@@ -148,7 +148,10 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         (["dataset.path=my.csv"], "needs the name of the column to predict"),
         (["dataset.path=my.csv", "dataset.target=tow"], "no column `tow`; did you mean `two`?"),
         (["dataset.path=my.csv", "dataset.target=two"], "column `three` holds text"),
-        (["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=paper"], "has no paper scaling"),
+        (
+            ["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=paper"],
+            "dataset.scaling=paper is not defined for dataset=csv",
+        ),
         (
             ["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=maxmin"],
             "dataset.scaling cannot be 'maxmin'",

@@ -168,7 +168,7 @@ def test_a_link_out_of_the_folder_is_not_followed(file, run_folder, tmp_path, ca
     (run_folder / file).unlink(missing_ok=True)
     (run_folder / file).symlink_to(outside)
     assert main(["resume", str(run_folder), "--steps", "9"]) == 2
-    assert "neither a file nor a folder" in capsys.readouterr().err
+    assert "is a link or a device" in capsys.readouterr().err
     assert outside.read_text() == "precious"
 
 

@@ -339,6 +339,6 @@ def test_the_lock_covers_an_overwrite(folder):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_run_is_made_inside_a_stage(stage, tmp_path):
-    with pytest.raises(InputError, match="a name that is reserved for proxlearn"):
+    with pytest.raises(InputError, match="which is a name reserved for proxlearn"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())

@@ -226,7 +226,9 @@ def test_init_from_another_cloud_is_another_run(tmp_path):
 def test_init_from_a_cloud_that_does_not_fit_is_refused(tmp_path):
     run(small(steps=1), tmp_path / "source")
     config = small(f"init_from={tmp_path / 'source'}", N=9)
-    with pytest.raises(InputError, match="8 particles with 3 coordinates, but this run needs 9 with 3; set N=8"):
+    with pytest.raises(
+        InputError, match="N=8 and 3 parameters per particle, but this run needs N=9 and 3 parameters; set N=8"
+    ):
         run(config, tmp_path / "run")
     with pytest.raises(InputError, match="no valid checkpoint"):
         small("init_from=nowhere")

@@ -197,7 +197,7 @@ def test_lines_that_the_run_did_not_write_are_told_and_kept_in_the_log(note, tmp
     with folder.metrics.open("a") as file:
         file.write(note)
     run(small(steps=12, log_every=2), folder.path)
-    assert "metrics.csv ended with a line that the run did not write" in capfd.readouterr().err
+    assert "metrics.csv contained a line that the run did not write" in capfd.readouterr().err
     assert note.strip() in folder.log.read_text()
     run(small(steps=12, log_every=2), tmp_path / "whole")
     assert_same_run(folder.path, tmp_path / "whole")

@@ -226,7 +226,7 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
         # No step has to be made again.
         context.setattr(Stepper, "__call__", None)
         assert run(config_target(newest), folder).step == newest
-    assert f"the run was set to {STEPS} steps and now ends at {newest}" in capfd.readouterr().err
+    assert f"an earlier command set steps={STEPS}, and the run now ends at step {newest}" in capfd.readouterr().err
     assert_same_run(folder, short)
     assert status(folder)["longest_steps"] == STEPS
     assert run(config_target(newest), folder).longest_steps == STEPS
@@ -241,7 +241,7 @@ def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
     assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
     assert "steps=60 continues it" in capsys.readouterr().err
     assert main(["resume", str(tmp_path)]) == 0
-    assert "already finished at step 40. steps=60, as requested earlier," in capsys.readouterr().out
+    assert "already finished at step 40. To continue it, use steps=60, as requested earlier." in capsys.readouterr().out
     assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
     assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60
 

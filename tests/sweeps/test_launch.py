@@ -113,7 +113,7 @@ def test_a_signal_stops_the_sweep_and_the_same_command_goes_on(capfd):
 def test_a_run_that_has_gone_further_than_asked_is_taken_and_said(capfd):
     assert main(["train", *SMALL, "beta=0.05", "steps=60"]) == 0
     assert main(["train", "-m", *SMALL, "beta=0.05,0.07", "steps=20"]) == 0
-    said = "job 0 (beta=0.05) already has 60 steps, more than the requested 20; its result is used unchanged"
+    said = "job 0 (beta=0.05) is already at step 60, beyond steps=20; its result is used unchanged"
     assert capfd.readouterr().err.count(said) == 1
     assert [row["step"] for row in table()] == ["60", "20"]
 
@@ -130,12 +130,12 @@ def test_a_second_sweep_with_other_settings_into_the_same_folders_gets_no_figure
     before = contents(Path("s"))
     assert main(["train", "-m", *SMALL, *named, "beta=0.2"]) == 2
     remedy = "choose another folder, or set overwrite=true (`fit`: --set overwrite=true)"
-    assert f"holds a run with other settings; {remedy}" in capfd.readouterr().err
+    assert f"contains a run with other settings; {remedy}" in capfd.readouterr().err
     assert contents(Path("s")) == before
     assert main(["train", *SMALL, "steps=3", "seed=1", "beta=0.2", "hydra.run.dir=s/seed1", "overwrite=true"]) == 0
     seen = SweepFolder(first).look()
     assert [state.state for state in seen] == ["finished", "failed"]
-    assert seen[1].error == "its folder holds a run with other settings"
+    assert seen[1].error == "its folder contains a run with other settings"
     assert seen[1].run is None
 
 

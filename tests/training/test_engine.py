@@ -34,8 +34,8 @@ def test_compilation_is_announced_and_a_loaded_pass_is_not(capsys: pytest.Captur
     with CompilationReport():
         compile_pass()(triple)(1)
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "proxlearn: compiling the fused passes (once per kind of problem, version and processor) ..."
-    assert second.endswith("later runs load them from the cache")
+    assert first == "proxlearn: compiling the fused engine (once per kind of problem, version and processor) ..."
+    assert second.endswith("later runs load the compiled code from the cache")
     with CompilationReport():
         compile_pass()(triple)(1)
     assert capsys.readouterr().err == ""
@@ -50,6 +50,6 @@ def test_code_that_cannot_be_kept_is_not_promised_to_later_runs(
     with CompilationReport():
         compile_pass()(triple)(1)
     said = capsys.readouterr().err
-    assert "compiled passes cannot be cached" in said
+    assert "compiled code cannot be cached" in said
     assert "XDG_CACHE_HOME" in said
     assert "later runs" not in said

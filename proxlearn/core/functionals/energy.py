@@ -1,6 +1,6 @@
 """Energies without data: F(rho) = <V, rho> + <rho, W rho>, where V and W are plain torch functions.
 
-Pairs are evaluated in tiles of rows, so that the largest temporary is N x tile and no N x N matrix is stored.
+Pairs are evaluated in tiles of rows, so that the largest temporary array is N x tile and no N x N matrix is stored.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Energy(Functional):
         ``V(theta)`` for one particle (a tensor of length p), returning a scalar.
     W : callable, optional
         ``W(theta, other)`` for two particles, returning a scalar, with W(theta, other) = W(other, theta).
-    p : int
-        Dimension of a particle.
+    p : int, optional
+        Dimension of a particle; it is required if ``blocks`` is not given.
     blocks : Mapping[str, int], optional
         Names and lengths of the blocks of theta. By default, there is one block ``theta`` of length ``p``.
 
@@ -65,9 +65,8 @@ class Energy(Functional):
         self.V, self.W = V, W
         self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
         if p is not None and p != sum(self._blocks.values()):
-            raise InputError(
-                f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates in total", "leave p out"
-            )
+            total = sum(self._blocks.values())
+            raise InputError(f"p={p}, but the lengths of the blocks add up to {total}", "leave p out")
 
     def __repr__(self) -> str:
         terms = " and ".join(name for name in ("V", "W") if getattr(self, name) is not None)
@@ -103,7 +102,7 @@ class Energy(Functional):
         theta_i, with the weights and the other particles frozen.
 
         With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
-        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, which enters every term of the sum:
+        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, and theta_i enters every term of the sum:
         grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
 
         Parameters
@@ -113,7 +112,7 @@ class Energy(Functional):
         rho : Tensor, shape (N,)
             Weights of the particles.
         hyper : Hyper
-            Hyperparameters; only the readings ``drift`` and ``prox_potential`` matter here.
+            Hyperparameters; only the options ``drift`` and ``prox_potential`` are used.
 
         Returns
         -------
@@ -136,7 +135,7 @@ class Energy(Functional):
         return Potentials(w, require_finite(torch.cat(gradients)))
 
     def _weighted(self, theta: Tensor, rho: Tensor, factor: float) -> Tensor:
-        """Return V + factor W rho for every particle."""
+        """Return V(theta_i) + factor (W rho)(theta_i) for every particle."""
         w = self._potential(theta) if self.V is not None else torch.zeros_like(rho)
         if self.W is not None:
             inner = [self._interaction(theta[rows], theta) @ rho for rows in _tiles(len(theta))]

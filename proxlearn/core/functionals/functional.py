@@ -19,6 +19,7 @@ from torch import Tensor
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.hyper import DefaultReading, Hyper, Hyperparameters
 from proxlearn.errors import InputError, RunError
+from proxlearn.printable_text import counted
 
 __all__ = ["Functional", "Potentials"]
 
@@ -31,7 +32,7 @@ class Potentials:
     """Linear part of the proximal objective per unit of mass, shape (N,), before multiplication by h. Additive
     constants have no effect."""
     gradient: Tensor
-    """Gradient of the potential of the drift with respect to theta, shape (N, p)."""
+    """Gradient that moves the particles, shape (N, p)."""
 
 
 class Functional(ABC):
@@ -69,7 +70,7 @@ class Functional(ABC):
 
     @abstractmethod
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
-        """Return F at a cloud.
+        """Return the value F(rho) of the functional at a cloud.
 
         Parameters
         ----------
@@ -103,7 +104,7 @@ class Functional(ABC):
             return self._differentiate(theta, rho, rho, "rho")
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
-        """Return w and the gradient, as defined by ``hyper.drift`` and ``hyper.prox_potential``.
+        """Return the potential w and the gradient for each particle, as ``drift`` and ``prox_potential`` define them.
 
         Parameters
         ----------
@@ -112,7 +113,7 @@ class Functional(ABC):
         rho : Tensor, shape (N,)
             Weights of the particles.
         hyper : Hyper
-            Hyperparameters; only the readings ``drift`` and ``prox_potential`` matter here.
+            Hyperparameters; only the options ``drift`` and ``prox_potential`` are used.
 
         Returns
         -------
@@ -130,16 +131,16 @@ class Functional(ABC):
         return Potentials(self.first_variation(theta.detach(), rho), gradient)
 
     def _differentiate(self, theta: Tensor, rho: Tensor, variable: Tensor, name: str) -> Tensor:
-        """Return the derivative of the value with respect to theta or rho."""
+        """Return the derivative of the value with respect to ``variable``, which is theta or rho."""
         value, cls = self.value(theta, rho), type(self).__name__
         if not isinstance(value, Tensor) or value.numel() != 1:
             returned = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
             raise InputError(
-                f"the method value of {cls} returned {returned}", "return a scalar tensor, for example with .sum()"
+                f"the method `value` of {cls} returned {returned}", "return a scalar tensor, for example with .sum()"
             )
         (slope,) = torch.autograd.grad(value, variable, allow_unused=True) if value.requires_grad else (None,)
         if slope is None:
-            problem = f"the method value of {cls} does not depend on {name} through torch operations"
+            problem = f"the method `value` of {cls} does not depend on {name} through torch operations"
             raise InputError(problem, "compute it from theta and rho, for example as rho @ V(theta)")
         return slope
 
@@ -160,11 +161,11 @@ class Functional(ABC):
 
     @property
     def has_paper_readings(self) -> bool:
-        """Whether the ``paper`` readings of drift and potential are defined, as for the quadratic loss and Energy."""
+        """Whether ``drift="paper"`` and ``prox_potential="paper"`` are defined for this functional."""
         return False
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
-        """Raise InputError if ``hyper`` requests a ``paper`` reading that is not defined for this functional.
+        """Raise InputError if an option is "paper", although "paper" is not defined for this functional.
 
         Parameters
         ----------
@@ -177,9 +178,10 @@ class Functional(ABC):
                 raise InputError(problem, f"use {option}=first_variation")
 
     def with_readings(self, hyper: Hyper) -> Hyper:
-        """Return ``hyper`` with undefined default readings of the paper replaced by ``first_variation``.
+        """Return ``hyper`` with defaults of ``drift`` and ``prox_potential`` that are valid for this functional.
 
-        Raise InputError if the user explicitly requested a reading that is not defined.
+        If "paper" is not defined for this functional, a default "paper" becomes "first_variation", and a "paper" that
+        the user set raises InputError.
 
         Parameters
         ----------
@@ -189,7 +191,7 @@ class Functional(ABC):
         Returns
         -------
         Hyper
-            Hyperparameters whose readings are defined for this functional.
+            Hyperparameters whose options are defined for this functional.
         """
         if self.has_paper_readings:
             return hyper
@@ -201,7 +203,7 @@ class Functional(ABC):
         return hyper
 
     def check_cloud(self, cloud: PointCloud) -> None:
-        """Raise InputError if the dimension of the cloud's particles does not match this functional.
+        """Raise InputError if the number of coordinates of the cloud's particles does not match this functional.
 
         Parameters
         ----------
@@ -221,12 +223,12 @@ class Functional(ABC):
         p = sum(self.blocks.values())
         if theta.ndim != 2 or theta.shape[1] != p:
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
-            coordinates = f"{p} coordinate{'s' if p > 1 else ''} ({blocks})"
+            coordinates = f"{counted(p, 'coordinate')} ({blocks})"
             problem = f"theta has the shape {tuple(theta.shape)}, but a particle has {coordinates}"
             raise InputError(problem, f"give an N x {p} matrix of locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """Return the functional with its data converted to a device and a precision; without data, it is unchanged.
+        """Return the functional with its data converted to a device and a precision.
 
         Parameters
         ----------
@@ -244,7 +246,7 @@ class Functional(ABC):
 
 
 class NonFiniteGradient(RunError):
-    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the step number to the message."""
 
 
 def require_finite(gradient: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from proxlearn.core.samples import Samples, make_features, make_samples
 from proxlearn.core.targets import check_targets, make_targets
 from proxlearn.core.tasks import ESTIMATES, estimates
 from proxlearn.errors import InputError
+from proxlearn.printable_text import counted
 
 __all__ = ["Risk"]
 
@@ -117,7 +118,7 @@ class Risk(Functional):
         Parameters
         ----------
         neuron, loss, confinement
-            As in the constructor, without names.
+            As in the constructor, except that names are not accepted.
         samples : Samples
             Features, targets and sample weights as tensors.
         batch : bool, default=False
@@ -132,7 +133,7 @@ class Risk(Functional):
         return risk
 
     def with_samples(self, samples: Samples, batch: bool = False) -> Self:
-        """Return the same risk for other ``samples``; ``batch`` has the meaning that it has in ``from_samples``."""
+        """Return the same risk for other ``samples``; ``batch`` has the same meaning as in ``from_samples``."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
     def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
@@ -165,7 +166,7 @@ class Risk(Functional):
         return self.with_samples(self.samples.to(device, dtype), self.batch)
 
     def _in_precision_of(self, theta: Tensor) -> Self:
-        """Return the risk with its data in the precision and on the device of a cloud, as ``iterate`` uses them."""
+        """Return the risk with its data converted to the precision and moved to the device of ``theta``."""
         X = self.samples.X
         return self if (X.dtype, X.device) == (theta.dtype, theta.device) else self.to(theta.device, theta.dtype)
 
@@ -192,7 +193,7 @@ class Risk(Functional):
     def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
         """Return the sums over the particles on which the potentials depend: P^T rho and, if needed, P^T 1.
 
-        The response may be that of a part of a cloud; the sums of all parts are then added.
+        If the response covers only some particles of a cloud, the caller adds the sums of all responses.
 
         Parameters
         ----------
@@ -201,7 +202,7 @@ class Risk(Functional):
         rho : Tensor, shape (N,)
             Weights of the particles.
         hyper : Hyper
-            Hyperparameters; only the reading ``drift`` matters here.
+            Hyperparameters; only the option ``drift`` is used.
 
         Returns
         -------
@@ -215,14 +216,14 @@ class Risk(Functional):
     def potentials_of_response(
         self, response: Response, theta: Tensor, rho: Tensor, sums: Tensor, hyper: Hyper
     ) -> Potentials:
-        """Return the potentials of the particles in a response, given the ``particle_sums`` of the whole cloud.
+        """Return the potentials of the particles that a response covers, given the sums over the whole cloud.
 
         Parameters
         ----------
         response, theta, rho, hyper
             As in ``particle_sums`` and ``potentials``.
         sums : Tensor, shape (1, n) or (2, n)
-            Result of ``particle_sums``.
+            Result of ``particle_sums`` for the whole cloud.
 
         Returns
         -------
@@ -244,8 +245,8 @@ class Risk(Functional):
         n, y = len(self.samples), self.samples.y.reshape(-1)
         r = sums[0]
         if hyper.drift == "paper":
-            # The gradient of sum_k (u_k + v_k), which is what Backward(u + v) computes: theta_i enters u_i directly and
-            # every other u_k through U's i-th column, hence the second term, s = P^T 1.
+            # Backward(u + v) in Algorithm 2 computes the gradient of sum_k (u_k + v_k). Since theta_i also enters every
+            # other u_k, through column i of U, the gradient has a second term, which depends on P^T 1.
             gradient = response.pull_back(self._weighted((r - 2 * y) / n), rho, self._weighted(sums[1] / n))
         else:
             # The gradient of the first variation v + 2 U rho of F = F0 + <v, rho> + rho^T U rho.
@@ -262,7 +263,7 @@ class Risk(Functional):
         Parameters
         ----------
         cloud : PointCloud
-            Trained particles, with the parameters of this risk's neuron.
+            Trained particles, whose coordinates are those of this risk's neuron.
         X : array-like, shape (n, n_x)
             Features, in the same units as the risk's X.
         estimate : {"weighted", "unweighted"}, default="weighted"
@@ -289,16 +290,15 @@ class Risk(Functional):
         (torch.Size([40, 3]), torch.Size([40]))
         """
         if not isinstance(cloud, PointCloud):
-            raise InputError(f"cloud is of type {type(cloud).__name__}", "give a PointCloud first, then X")
+            raise InputError(f"cloud is of type {type(cloud).__name__}", "give a PointCloud as the first argument")
         if estimate not in ESTIMATES:
             raise InputError(f"unknown estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
         self.check_cloud(cloud)
         rows = make_features(X).to(cloud.theta.device, cloud.theta.dtype)
         n_x = self.samples.X.shape[1]
         if rows.shape[1] != n_x:
-            raise InputError(
-                f"X has {rows.shape[1]} columns, but the risk has {n_x} features", f"give an n x {n_x} matrix"
-            )
+            problem = f"X has {counted(rows.shape[1], 'column')}, but the risk has {counted(n_x, 'feature')}"
+            raise InputError(problem, f"give an n x {n_x} matrix")
         # The outputs of all particles are in memory for one block of rows at a time.
         outputs = getattr(self.neuron, "classes", self.neuron.num_outputs)
         size = max(1, PREDICTED_OUTPUTS // (len(cloud.theta) * outputs))

@@ -25,12 +25,12 @@ from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
 
 __all__ = ["check_start"]
 
-REMEDY = "correct it, or start from a cloud where it is finite"
+REMEDY = "correct the function, or start from a cloud where it is finite"
 
 
 @torch.no_grad()
 def check_start(functional: Functional, cloud: PointCloud, hyper: Hyper) -> None:
-    """Raise InputError if the value, the first variation or the gradient is not finite or cannot be computed."""
+    """Raise InputError if a user-defined functional cannot be evaluated or is not finite at the initial cloud."""
     if isinstance(functional, Risk):
         if not _has_own_parts(functional):
             return
@@ -67,7 +67,7 @@ def _has_own_parts(risk: Risk) -> bool:
 
 
 def _refuse_non_finite_part(functional: Functional, cloud: PointCloud) -> None:
-    """Raise an InputError that names the cause and a particle if the cause is V, W or the neuron."""
+    """Raise an InputError that names the function and a particle if V, W or the neuron is not finite."""
     theta, rho = cloud.theta, cloud.rho
     values: dict[str, Tensor] = {}
     if isinstance(functional, Energy):

@@ -1,1 +1,1 @@
-"""Forms of the Gibbs kernel Gamma: a whole matrix, tiles of logarithms, tiles of absorbed kernels, or a formula."""
+"""Implementations of the Gibbs kernel Gamma: one matrix, tiles of logarithms, absorbed tiles, or a formula."""

@@ -1,4 +1,4 @@
-"""The choice of the kernel of a step from the option ``kernel``, the device and the free memory."""
+"""Selection of the kernel of a step according to the option ``kernel``, the device and the free memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from proxlearn.memory import kernel_bytes
 __all__ = ["make_kernel", "offdiagonal_share"]
 
 WHOLE_N = 2**12
-"""Largest N for which the log kernel is a single matrix; for more particles it consists of tiles, which may or may not
-be kept.
+"""Largest N for which the log kernel is a single matrix; for more particles, it is divided into tiles, which are kept
+if the memory suffices.
 """
 ENTRIES_AT_ONCE = 2**20
-"""Number of entries of the kernel that ``offdiagonal_share`` holds in memory; more would use more memory without saving
-time.
+"""Maximum number of entries of the kernel that ``offdiagonal_share`` holds in memory; more would use more memory
+without saving time.
 """
 MOST_PAIRS = 2**24
 """Maximum number of pairs that ``offdiagonal_share`` compares; more would take longer than many steps."""
@@ -28,8 +28,8 @@ MOST_PAIRS = 2**24
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
     """Return the kernel between two clouds of N particles; row i belongs to ``rows[i]``.
 
-    The plain engine does not screen pairs, so ``auto`` selects the log kernel, whose tiles are absorbed if the range
-    allows it.
+    This function serves the plain torch engine, which computes all pairs, so ``auto`` means the log kernel. If the
+    kernel is divided into tiles, they are absorbed as long as their floating-point range allows it.
     """
     N, device = len(rows), rows.device
     if which == "dense":

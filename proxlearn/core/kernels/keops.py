@@ -1,4 +1,4 @@
-"""The log kernel as a formula, whose reductions pykeops compiles for a GPU, without tiles in memory."""
+"""The log kernel as a formula that pykeops compiles for a GPU, so that no matrix is stored."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxlearn.core.kernels.kernel import centred
 __all__ = ["FAILURE", "KeOpsLogKernel", "try_kernel"]
 
 DEVICES = ("cuda",)
-"""Devices on which kernels are formulas; on the CPU, the compiled passes of the fused engine are used instead."""
+"""Devices on which the kernel is a formula; on the CPU, the fused engine uses its own compiled functions."""
 MOST_COORDINATES = 100
-"""Largest p, because a formula keeps the coordinates of a particle in the few registers of a GPU."""
+"""Largest dimension p for which a formula is used: it keeps all coordinates of a particle in registers of the GPU."""
 
 
 class Failure:
@@ -78,7 +78,7 @@ class KeOpsLogKernel:
         lazy = self._lazy_tensor
         distances = (lazy(x[:, None]) - lazy(y[None])).square().sum(-1)
         costs = lazy(x_cost[:, None, None]) + lazy(y_cost[None, :, None]) - distances
-        # Passed as a tensor, epsilon is an argument of the compiled formula, so a schedule may change it.
+        # Epsilon is passed as a tensor, so that a schedule can change it without recompiling the formula.
         entries = costs / lazy(x.new_tensor([2 * self.epsilon])) + lazy(potential.contiguous()[None, :, None])
         sums: Tensor = entries.logsumexp(dim=1)
         return sums.view(-1)
@@ -89,7 +89,7 @@ def try_kernel(rows: Tensor, columns: Tensor, epsilon: float) -> KeOpsLogKernel 
     if rows.device.type not in DEVICES or rows.shape[1] > MOST_COORDINATES or FAILURE.reason is not None:
         return None
     try:
-        # pykeops reports its compilations on stdout, which carries results only.
+        # pykeops reports its compilations on stdout, which is reserved for results.
         with contextlib.redirect_stdout(sys.stderr):
             return KeOpsLogKernel(rows, columns, epsilon)
     except ModuleNotFoundError as error:

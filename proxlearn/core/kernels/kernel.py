@@ -1,11 +1,11 @@
-"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), and its two forms that are stored as N x N matrices.
+"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), and two implementations that store an N x N matrix.
 
 The fixed point of Algorithm 1 (proximal.py) uses a kernel only through the operations of ``Kernel``, on logarithms, and
 does not depend on how Gamma is stored. Distances and exponentials have the precision of the locations. The potentials
 and the weights may have a higher precision; the mass is then distributed in that precision.
 
-``DenseKernel`` stores Gamma, as the paper does, and is limited by the range of its floating-point type. ``LogKernel``
-stores the logarithm and never leaves that range.
+``DenseKernel`` stores Gamma, as the paper does, so its entries may underflow. ``LogKernel`` stores the logarithm of
+Gamma, which cannot underflow.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = [
 ]
 
 SMALLEST_TOTAL = 1e-280
-"""Smallest sum of plain numbers, relative to the largest weight, that is not affected by underflow in float64."""
+"""Smallest mass of a column, relative to the largest weight, that is not affected by underflow in float64."""
 
 
 class LogSums:
-    """Running sums, each stored as its largest logarithm and a float64 factor >= 1."""
+    """Running sums of positive numbers, each stored as the logarithm of its largest term and a float64 factor >= 1."""
 
     def __init__(self, length: int, device: torch.device) -> None:
         self._largest = torch.full((length,), -torch.inf, dtype=torch.float64, device=device)
         self._factor = torch.zeros_like(self._largest)
 
     def add(self, terms: Tensor) -> None:
-        """Add numbers that are given by their logarithms."""
+        """Add one number to each sum; ``terms`` holds the logarithms of the numbers."""
         terms = terms.double()
         largest = torch.maximum(self._largest, terms)
         # exp(-inf - -inf) is not a number, and both sums are 0 there.
@@ -52,12 +52,12 @@ class LogSums:
 
 
 class MassTransport:
-    """The masses rho_i Gamma(i,j) z_j / (Gamma z)_i that arrive at the columns, tile by tile.
+    """The mass sum_i rho_i Gamma(i,j) z_j / (Gamma z)_i that each column j receives, summed tile by tile.
 
     No mass is lost beyond the rounding of float64, whatever the precision of log Gamma, because the sum over a row and
-    the sums over the columns use the same shares and therefore one exponential per entry. If almost no mass remains for
-    a column, the sum of logarithms is used instead, in the kernel's precision; such a column contributes nothing to the
-    total, but its logarithm is finite.
+    the sums over the columns use the same shares and therefore one exponential per entry. If a column receives almost
+    no mass, the sum of logarithms is used instead, in the kernel's precision; such a column contributes nothing
+    to the total, but its logarithm is finite.
     """
 
     def __init__(self, log_rho: Tensor, log_z: Tensor) -> None:
@@ -67,7 +67,7 @@ class MassTransport:
         self._log_sums = LogSums(len(log_z), log_z.device)
 
     def add(self, log_Gamma: Tensor, rows: slice) -> None:
-        """Add the masses of some rows of the kernel without changing ``log_Gamma``."""
+        """Add the masses that the given rows of the kernel send to the columns; ``log_Gamma`` is not changed."""
         shares = log_Gamma + self._log_z
         shares -= shares.amax(dim=1, keepdim=True)
         logs = shares.to(log_Gamma.dtype) if log_Gamma.dtype != shares.dtype else shares.clone()
@@ -92,7 +92,7 @@ def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 class Kernel(Protocol):
-    """The kernel Gamma up to a factor ``exp(row_shift)`` per row, which the q of the fixed point absorbs."""
+    """Protocol of a kernel Gamma', which equals Gamma up to a factor per row; the potential q absorbs the factors."""
 
     @property
     def row_shift(self) -> Tensor:
@@ -105,26 +105,26 @@ class Kernel(Protocol):
         """Return log(Gamma'^T q')."""
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """Return the logarithms of z o Gamma^T (rho / Gamma z): each row distributes its mass rho without loss."""
+        """Return the logarithms of z o Gamma^T (rho / Gamma z), computed such that no mass is lost."""
 
 
 class RangedKernel(ABC):
-    """A kernel whose floating-point range depends on how far the potentials move from one call to the next."""
+    """A kernel that uses plain numbers only while the potentials change little from one call to the next."""
 
     @abstractmethod
     def limit_change(self, change: float) -> None:
         """Set an upper limit on max|change| of an operation's argument between two consecutive calls.
 
-        The fixed point can provide this limit without waiting for the device again: its criterion reads max|change of
-        log z|, and neither the next log z nor log q moves further, because log Gamma' exp is non-expansive in the
-        maximum norm.
+        The fixed point can provide this limit without waiting for the device again: its stopping criterion reads
+        max|change of log z|, and the next changes of log z and log q are not larger, because log Gamma' exp is
+        non-expansive in the maximum norm.
         """
 
 
 def centred(potential: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return a potential in the given precision, and the constant that was subtracted to preserve its differences.
+    """Return a potential in the given precision and the constant that was subtracted before the conversion.
 
-    Nothing is subtracted if the potential already has that precision.
+    The subtraction preserves differences between the entries. The constant is 0 if no conversion is needed.
     """
     if potential.dtype == dtype:
         return potential, potential.new_zeros(())
@@ -159,8 +159,8 @@ class LogKernel:
     """The matrix log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
 
     Without that subtraction, log q contains C_ii / 2 epsilon, and its rounding error changes the mass: a plain float32
-    logsumexp keeps 0.986 of it at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two particles
-    nearly coincide; in that case it is the safer choice, because no entry of the row then exceeds 1.
+    logsumexp keeps only 0.986 of the mass at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two
+    particles nearly coincide. It is subtracted instead of the diagonal entry, so that no entry of the kernel exceeds 1.
     """
 
     def __init__(self, C: Tensor, epsilon: float) -> None:

@@ -1,10 +1,10 @@
 """Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and discarded.
 
 The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could
-prevent the CPU's allocator from reusing the memory of a tile; 20000 particles then took up 3 GB.
+prevent the CPU's allocator from reusing the memory of a tile; 20000 particles would then take up 3 GB.
 
 The size of a tile depends only on the matrix and on the device, unless the memory is too small even for one tile. The
-free memory decides only which matrices are kept and which are rebuilt, so the results are the same bit for bit.
+free memory determines only which matrices are kept and which are rebuilt, so it does not affect the results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARE = 4
 ALWAYS_FITS = 2**26
 """Number of bytes that are assumed to fit in memory without a check of the free memory."""
 CPU_ENTRIES, GPU_ENTRIES = 2**20, 2**24
-"""Number of entries of a tile: few enough for the processor's cache, or enough to occupy a GPU."""
+"""Number of entries per tile: few enough for the processor's cache, and enough to occupy a GPU."""
 TEMPORARIES = 8
 """Number of matrices of the size of a tile, in float64, that an operation on a tile holds in memory at once."""
 
@@ -45,12 +45,12 @@ class Tiling:
 
 
 def fits_in_memory(num_bytes: int, device: torch.device) -> bool:
-    """Return whether matrices of this size may be kept in the memory of a device."""
+    """Return whether ``num_bytes`` bytes of matrices may be kept in the memory of a device."""
     return num_bytes <= ALWAYS_FITS or num_bytes <= free_memory(device) // SHARE
 
 
 def make_tiling(num_rows: int, num_columns: int, device: torch.device, kept_bytes: int) -> Tiling:
-    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in the memory."""
+    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in memory."""
     free = free_memory(device)
     entries = CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
     entries = min(entries, free // (SHARE * TEMPORARIES * 8))
@@ -94,11 +94,11 @@ class TiledLogKernel:
         return transport.log().to(log_rho.dtype)
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows of each tile and its part of log Gamma', which the caller must not change if it is kept."""
+        """Yield the row range and the entries of each tile of log Gamma'; the caller must not change a kept tile."""
         if self._kept:
             yield from zip(self.tiling, self._kept, strict=True)
             return
-        # The smallest cost of each row is found during the first use of the tiles, which saves a separate pass.
+        # The smallest cost of each row is found during the first use of the tiles, so that C is not computed twice.
         is_first = self._nearest is None
         nearest = self.rows.new_empty(len(self.rows)) if self._nearest is None else self._nearest
         for part in self.tiling:
@@ -113,7 +113,7 @@ class TiledLogKernel:
 
 
 RANGE = {torch.float32: 16.0, torch.float64: 128.0}
-"""Largest distance of a potential from the potential that a tile has absorbed."""
+"""Largest difference, by precision, between a potential and the potential that a tile has absorbed."""
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Absorption:
 
 
 class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
-    """A kernel in tiles of plain numbers, which uses products instead of logsumexp while the potentials move little.
+    """A tiled kernel that uses matrix products instead of logsumexp while the potentials change little.
 
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
     to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between
@@ -142,7 +142,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
-        # The tiles of the log domain are used only once or twice, so the memory is reserved for those of the products.
+        # The tiles of logarithms are used only once or twice, so the memory is reserved for the tiles of the products.
         super().__init__(rows, columns, epsilon, Tiling(tiling.num_rows, tiling.size, keep=False))
         self._keep_products = tiling.keep
         self._range = RANGE[rows.dtype]
@@ -168,7 +168,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
         return result
 
     def _absorption(self, direction: int) -> Absorption | None:
-        """Return the absorption for the next product in a direction, or None if only the log domain is safe.
+        """Return the absorbed potential for the next product, or None if the log domain must be used instead.
 
         ``direction`` is the dimension that the product sums over: 1 for Gamma' z, 0 for Gamma'^T q'.
         """
@@ -197,7 +197,7 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
         return total.log().to(log_q.dtype) + absorption.result
 
     def _product_tiles(self, absorption: Absorption, direction: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows of each tile and its entries, whose sums over ``direction`` were 1 at the absorption."""
+        """Yield the row range and the entries of each tile; their sums over ``direction`` were 1 at the absorption."""
         if absorption.tiles:
             yield from zip(self.tiling, absorption.tiles, strict=True)
             return

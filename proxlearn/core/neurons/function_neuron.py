@@ -10,6 +10,7 @@ from torch import Tensor
 from proxlearn import validators
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.errors import InputError, did_you_mean
+from proxlearn.printable_text import counted
 
 __all__ = ["FunctionNeuron"]
 
@@ -18,8 +19,7 @@ class Blocks(dict[str, Tensor]):
     """The blocks of one particle by name; an unknown name raises InputError."""
 
     def __missing__(self, name: str) -> Tensor:
-        remedy = did_you_mean(str(name), self)
-        raise InputError(f"phi uses the block `{name}`, but the blocks are {', '.join(self)}", remedy)
+        raise InputError(f"phi uses the unknown block `{name}`", did_you_mean(str(name), self))
 
 
 class FunctionNeuron(Neuron):
@@ -75,17 +75,18 @@ class FunctionNeuron(Neuron):
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         blocks = self.coordinates(X.shape[1])
         if theta.shape[1] != sum(blocks.values()):
-            problem = f"the neuron `{self.name}` has {sum(blocks.values())} parameters, but theta has {theta.shape[1]}"
+            parameters = counted(sum(blocks.values()), "parameter")
+            problem = f"the neuron `{self.name}` has {parameters}, but theta has {counted(theta.shape[1], 'column')}"
             raise InputError(problem, "make the lengths of the blocks add up to the number of columns of theta")
 
         def one(parameters: Tensor, x: Tensor) -> Tensor:
             parts = torch.split(parameters, list(blocks.values()))
             value = self.function(Blocks(zip(blocks, parts, strict=True)), x)
             if not isinstance(value, Tensor) or value.numel() != self.num_outputs:
-                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                problem = f"phi of the neuron `{self.name}` returned {shape} for one particle and one sample"
+                kind = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"type {type(value).__name__}"
+                problem = f"phi of the neuron `{self.name}` returned a value of {kind} for one particle and one sample"
                 numbers = "a scalar" if self.num_outputs == 1 else f"{self.num_outputs} numbers"
-                raise InputError(problem, f"return {numbers}, or set outputs to the number that it returns")
+                raise InputError(problem, f"return {numbers}, or set outputs to the number of values that phi returns")
             return value.reshape(self.num_outputs)
 
         over_samples = torch.func.vmap(one, in_dims=(None, 0), out_dims=1)

@@ -29,18 +29,18 @@ TILE_ENTRIES = 2**22
 
 
 class Response(ABC):
-    """The response of the cloud to the samples.
+    """The outputs P(i,m) = Phi(x_m, theta_i) of all particles for all samples.
 
-    It is accessed only through products with P, so that each neuron may choose the cheapest storage.
+    A response is accessed only through products with P, so that each neuron may choose the cheapest storage.
     """
 
     @abstractmethod
     def over_particles(self, weights: Tensor) -> Tensor:
-        """Return the product P^T @ weights: N x k -> n x k."""
+        """Return the product P^T @ weights, n x k, for weights of shape N x k."""
 
     @abstractmethod
     def over_samples(self, vectors: Tensor) -> Tensor:
-        """Return the product P @ vectors: n x k -> N x k."""
+        """Return the product P @ vectors, N x k, for vectors of shape n x k."""
 
     @abstractmethod
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
@@ -49,7 +49,7 @@ class Response(ABC):
     def stored_bytes(self) -> int | None:
         """Return the number of bytes that the response stores besides theta and the samples, or None if it is unknown.
 
-        A response of unknown size is not kept if memory is short; it is evaluated again instead.
+        A response of unknown size is not kept if memory is scarce; it is computed again instead.
         """
         return None
 
@@ -195,7 +195,7 @@ class Neuron(ABC):
 
 
 class AutodiffResponse(Response):
-    """The stored P of a neuron without closed forms, whose pull-back uses automatic differentiation, tile by tile.
+    """A response that stores P and computes the pull-back by automatic differentiation, tile by tile.
 
     The memory is O(N n) for P and O(tile) for the tape. If there is a single tile, its tape is kept from the forward
     pass; otherwise, ``pull_back`` repeats the forward pass of each tile.
@@ -213,7 +213,7 @@ class AutodiffResponse(Response):
                 self.P = torch.cat([neuron.phi(theta[rows], samples) for rows in tiles])
 
     def _forward(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return the parameters of a tile and its part of P, which depends on them through the tape."""
+        """Return the parameters of a tile's particles and their rows of P, which the tape connects."""
         theta = self.theta[rows].detach().requires_grad_()
         with torch.enable_grad():
             return theta, self.neuron.phi(theta, self.samples)

@@ -52,7 +52,7 @@ class Perceptron(Neuron):
             remedy = f"give a name, or neurons.Activation({name!r}, {name})"
             raise InputError(f"activation is {sigma!r:.100}, not an Activation", remedy)
         if sigma.name in ACTIVATIONS and sigma != ACTIVATIONS[sigma.name]:
-            # The name selects compiled passes and is stored in files.
+            # The name selects the compiled functions and is stored in files.
             raise InputError(f"an activation called `{sigma.name}` already exists", "choose another name")
         object.__setattr__(self, "activation", sigma)
         object.__setattr__(self, "num_outputs", whole("the number of outputs of a neuron", num_outputs, 1))
@@ -86,7 +86,7 @@ class Perceptron(Neuron):
 
 
 class OneOutputResponse(Response):
-    """The response P = a o T with T = sigma(z); all products use T, so P is not formed."""
+    """The response P_im = a_i T_im with T = sigma(z); all products use T, so P is not formed."""
 
     def __init__(self, a: Tensor, T: Tensor, X: Tensor, activation: Activation, z: Tensor) -> None:
         self.a, self.T, self.X, self.activation, self.z = a, T, X, activation, z
@@ -114,7 +114,7 @@ class OneOutputResponse(Response):
 
 
 class SeveralOutputsResponse(Response):
-    """The response P = a (x) T; all products use T (N x n), so P, which is C times as large, is not formed."""
+    """The response P_i(c,m) = a_ic T_im with T = sigma(z); all products use T, so the larger P is not formed."""
 
     def __init__(self, a: Tensor, T: Tensor, X: Tensor, activation: Activation, z: Tensor) -> None:
         self.a, self.T, self.X, self.activation, self.z = a, T, X, activation, z
@@ -143,5 +143,5 @@ class SeveralOutputsResponse(Response):
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """Return the products of each particle's row of T with each output's part of the vector, N x C."""
+        """Return T V^T, N x C, where V is the vector as a C x n matrix."""
         return self.T @ self._by_output(vector).T

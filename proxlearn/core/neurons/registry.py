@@ -19,7 +19,7 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
     NEURON_GROUP,
     {
         "tanh": lambda classes: Perceptron(),
-        # The support for a task is also checked with real targets, which have 0 classes.
+        # With real targets, the number of classes is 0.
         "softmax_intercept": lambda classes: Softmax(max(2, classes), intercept=True),
         "softmax": lambda classes: Softmax(max(2, classes)),
         # One output, as in the paper's neuron, is enough for two classes and for a real target.
@@ -39,7 +39,7 @@ classes).
 def make_neuron(name: str, classes: int, activation: str | None, targets: int = 1) -> Neuron:
     """Return the neuron called ``name`` for ``classes`` classes or ``targets`` real targets.
 
-    ``activation=None`` keeps its default activation.
+    With ``activation=None``, the neuron keeps its default activation.
     """
     neuron = NEURONS.make(name, Neuron, classes)  # type: ignore[type-abstract]
     if targets > 1:
@@ -51,5 +51,5 @@ def make_neuron(name: str, classes: int, activation: str | None, targets: int = 
         return neuron if activation is None else replace(neuron, activation=find_activation(activation))
     if activation not in (None, "tanh"):
         problem = f"activation={activation} does not apply to the {name} neuron"
-        raise InputError(problem, "leave activation out, or use dataset.neuron=tanh|tanh_outputs")
+        raise InputError(problem, "leave activation out, or use dataset.neuron=tanh or dataset.neuron=tanh_outputs")
     return neuron

@@ -19,17 +19,18 @@ __all__ = ["Softmax"]
 
 @dataclass(frozen=True)
 class Softmax(Neuron):
-    """The neuron Phi(x_m, theta) = softmax(theta x_m)[label_m] with theta C x n_x: the probability of the true class.
+    """The neuron Phi(x_m, theta) = softmax(theta x_m)[label_m], the probability of the true class.
 
-    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept. Data whose
-    classes do not lie around the origin need one; then theta = (b, w), and the probabilities are softmax(w x + b).
+    The parameters theta are a C x n_x matrix. The target is y = 1, so the risk is the mean of (1 - f)^2. The paper's
+    neuron has no intercept. Features that are not centred need one; then theta = (b, w), and the probabilities are
+    softmax(w x + b).
 
     Parameters
     ----------
     classes : int
         Number of classes C.
     intercept : bool, default=False
-        Whether theta contains an intercept per class.
+        Whether theta contains an intercept for each class.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class Softmax(Neuron):
 
 
 class SoftmaxResponse(Response):
-    """The response P = p_label, with the probabilities p of all classes stored for the gradient."""
+    """The response P, the probability of each sample's class; the gradient uses the probabilities p of all classes."""
 
     def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:
         self.p, self.labels, self.X, self.intercept = p, labels, X, intercept

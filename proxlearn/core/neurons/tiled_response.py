@@ -1,4 +1,4 @@
-"""The response of a cloud whose P (N x n) is too large to be stored: tiles of particles, evaluated when needed."""
+"""Responses that are evaluated in tiles of particles, because P (N x n) is too large to be stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHOLE_ENTRIES = 2**26
 TILE_ENTRIES = 2**22
 """Number of outputs per tile, enough to occupy all cores or a GPU."""
 COPIES = 4
-"""Number of matrices in memory, of the size of the outputs, for the response and its operations."""
+"""Number of matrices of the size of the outputs that the response and its operations hold in memory."""
 
 
 def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
@@ -33,8 +33,8 @@ def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
 class TiledResponse(Response):
     """The response of any neuron in tiles of particles.
 
-    The responses of the first tiles are kept, as many as fit in their share of the free memory; the others are
-    evaluated again for every operation. The choice of the kept tiles does not affect the results.
+    The responses of the first tiles are kept, up to a share of the free memory; the others are evaluated again for
+    every operation. The choice of the kept tiles does not affect the results.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples, kept_bytes: int | None = None) -> None:

@@ -1,6 +1,6 @@
 """Write the files of a comparison: compare.md, tables and plots of two blocks of methods.
 
-compare.md is for readers; each block also has a file for programs (.csv) and a file for papers (.tex).
+compare.md is for readers; each block also has a .csv file for programs and a .tex file for LaTeX documents.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _splits_phrase(comparison: Comparison) -> str:
-    """Return the number of random splits as a phrase, with the datasets that have a different number in brackets."""
+    """Return the number of random splits as a phrase that lists the datasets with a different number in brackets."""
     others = ", ".join(f"{name}: {number}" for name, number in comparison.exceptions.items())
     noun = "random split" if comparison.splits == 1 else "random splits"
     return f"{comparison.splits} {noun}" + (f" ({others})" if others else "")
@@ -211,7 +211,7 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
 
 
 def render_comparison(folder: Path) -> list[Path]:
-    """Write compare.md and the tables and plot of each block; delete the files of blocks no longer compared."""
+    """Write compare.md and the tables and plots of all blocks; delete the files of blocks that are not compared."""
     comparison = read_comparison(folder)
     names = table_names({method.block for method in comparison.methods}, comparison.protocol)
     # The cells may have taken hours, during which the user may have put a file here.
@@ -272,7 +272,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return lines with the results on the split of the samplers' authors, which are not included in any mean."""
+    """Return lines with the results on the split of the samplers' authors; no mean includes these results."""
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:

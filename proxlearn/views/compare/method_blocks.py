@@ -19,7 +19,7 @@ from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, save
 from proxlearn.views.tables import tabular
 
 REACH = 1.5
-"""Largest extension of a panel to include reference methods, relative to the range of the block's methods."""
+"""Maximum extension of a panel that includes reference methods, relative to the range of the block's methods."""
 MIN_RANGE = 0.02
 """The smallest range of accuracies that a panel spans."""
 SCALE = (
@@ -71,7 +71,7 @@ def _panel(axes: Axes, comparison: Comparison, dataset: str, methods: Sequence[M
         if low <= first and last <= high:
             _dot(axes, place, estimate, colour)
         else:
-            # An interval beyond the limits becomes a number at the edge, so that the others can be distinguished.
+            # An interval outside the limits is drawn as a number at the edge, so that the others can be distinguished.
             left = first < low
             text = f"◂ {estimate.mean:.3f}" if left else f"{estimate.mean:.3f} ▸"
             axes.annotate(

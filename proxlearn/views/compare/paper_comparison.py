@@ -66,7 +66,7 @@ class PaperRow:
     likelihood: str = ""
     printed_likelihood: str = ""
     runs: str = ""
-    """String with the number of runs and recursions from which the accuracy is computed."""
+    """The number of runs, and of recursions per run, from which the accuracy is computed, as a string."""
 
     def cells(self) -> list[str]:
         figures = [self.printed_accuracy, self.likelihood, self.printed_likelihood]

@@ -20,8 +20,8 @@ from proxlearn.run.run_folder import RunFolder
 
 FRAMES, PARTICLES = 60, 300
 HEAVIEST_SHARE = 1 / 3
-"""Share of the drawn particles that are the heaviest particles of the newest cloud, so that growing weights are
-visible. The other drawn particles are chosen at even intervals from the rest, whose order has no meaning."""
+"""Share of the drawn particles that are the heaviest ones of the newest cloud, so that growing weights are visible. The
+other drawn particles are taken at even intervals from the rest, whose order has no meaning."""
 LARGEST_COORDINATE = 1e15
 """Largest magnitude of a coordinate; larger values, as in a diverged cloud, are clamped, so that their squares fit into
 float32."""
@@ -78,7 +78,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
 
 
 def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> CloudHistory:
-    """Read at most ``particles`` particles of at most ``frames`` stored clouds; raise InputError if none is stored."""
+    """Read at most ``particles`` particles of at most ``frames`` stored clouds; raise InputError if none are stored."""
     model = load_model(folder)
     indices = _select_particles(model.cloud.log_rho, particles)
     steps, theta, log_rho = [], [], []
@@ -140,7 +140,7 @@ def _principal_axes(points: Tensor) -> tuple[Tensor, Tensor]:
     axes = points.new_zeros(2, points.shape[1])
     spanned = int((singular_values[:2] > 0).sum())
     axes[:spanned] = directions.T[:spanned]
-    # The sign of an axis is arbitrary; its largest coordinate is made positive, so that all machines draw the same
-    # plot.
+    # The sign of an axis is arbitrary; the largest coordinate of each axis is made positive, so that all machines draw
+    # the same plot.
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
     return mean, torch.where(largest < 0, -axes, axes)

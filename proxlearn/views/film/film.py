@@ -41,7 +41,7 @@ AREA_LIMITS = (1.5, 260.0)
 LOG_UNIT = math.log(4)
 """Unit of the colour scale, which ranges from a quarter of the mean weight to 16 times the mean weight."""
 PERCENTILES = (0.5, 99.5)
-"""Percentiles of the positions that define the axis limits, so that a single outlier does not shrink the plot."""
+"""Percentiles of the positions that determine the axis limits, so that a single outlier does not shrink the plot."""
 GRID = 140
 """Number of grid points per side for the decision regions."""
 COLOURS = LinearSegmentedColormap.from_list("weights", ["#bcd7e4", WEIGHTED, "#b0388a", "#f5a021"])
@@ -52,7 +52,7 @@ LEGEND = {"1/4 of the mean weight": 0.25, "mean weight, 1/N": 1.0, "4 times the 
 
 
 class Film:
-    """A film of a run, whose frames are drawn one after another into the same figure."""
+    """A film of a run; all frames are drawn into the same figure, one after another."""
 
     def __init__(self, folder: Path, frames: int, particles: int) -> None:
         self._run, self._model = read_run_data(folder), load_model(folder)
@@ -72,7 +72,7 @@ class Film:
             return (
                 "the run has no more checkpoints; train with a smaller checkpoint_every and a larger keep_checkpoints"
             )
-        return f"the other {self._stored_count - len(self)} checkpoints are not at log-spaced steps"
+        return f"the other stored checkpoints ({self._stored_count - len(self)}) are not at log-spaced steps"
 
     def images(self, width: int) -> Iterator[Image.Image]:
         """Yield RGB images, ``width`` pixels wide (16:9), from the first stored step to the newest."""
@@ -171,7 +171,7 @@ class Film:
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 
     def _mark_step(self, fig: Figure, risk: Axes, index: int) -> list[Artist]:
-        """Draw the title, the step of a frame and its marks on the risk curves; return the new artists."""
+        """Draw the title, the step of a frame and the marks of this step on the risk curves; return the new artists."""
         step = int(self._frames.steps[index])
         logged = self._run.metrics[self._run.metrics["step"] > 0]
         artists: list[Artist] = [

@@ -27,11 +27,11 @@ HOLD_SECONDS = 2.0
 """Additional seconds for which the last frame is shown."""
 FRAME_RATE = 25
 """Frames per second of an MP4."""
-INSTALL = "write a .gif, install ffmpeg, or run `pip install 'proxlearn[film]'`"
+INSTALL = "write a .gif file, install ffmpeg, or run `pip install 'proxlearn[film]'`"
 
 
 def check_ending(path: Path) -> None:
-    """Raise InputError if no film can be written in the format that the suffix of ``path`` denotes."""
+    """Raise InputError if a film cannot be written in the format that the suffix of ``path`` denotes."""
     if path.suffix.lower() not in WIDTHS:
         format_name = f"{path.suffix} file" if path.suffix else "file without an ending"
         raise InputError(f"cannot write a film as a {format_name}", "give a file name that ends in .mp4 or .gif")
@@ -60,14 +60,14 @@ def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) ->
         content = _encode_gif(frames, scale, frame_seconds)
         if len(content) <= most_bytes:
             return content
-    remedy = "choose fewer --frames or --particles, or write an .mp4"
-    raise InputError(f"the smallest GIF of {len(frames)} frames is too large ({len(content) / 1e6:.1f} MB)", remedy)
+    remedy = "choose smaller values of --frames or --particles, or write an .mp4 file"
+    raise InputError(f"the GIF is too large even at the smallest scale ({len(content) / 1e6:.1f} MB)", remedy)
 
 
 def is_film(content: bytes) -> bool:
     """Return whether ``content`` is a GIF that this package wrote.
 
-    A GIF of version 0.1.0 has no comment and is recognised by its size in pixels.
+    A GIF that version 0.1.0 wrote has no comment and is recognised by its size in pixels.
     """
     if not content.startswith((b"GIF87a", b"GIF89a")):
         return False
@@ -138,7 +138,7 @@ def mp4(images: Iterable[Image.Image], frame_seconds: float) -> bytes:
         if failed:
             messages.seek(0)
             line = (messages.read().decode(errors="replace").strip().splitlines() or ["no reason given"])[0]
-            raise RunError(f"ffmpeg could not write the film: {line[:200]}", "write a .gif instead")
+            raise RunError(f"ffmpeg could not write the film: {line[:200]}", "write a .gif file instead")
         return path.read_bytes()
 
 

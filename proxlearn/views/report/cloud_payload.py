@@ -16,7 +16,7 @@ from proxlearn.views.run.run_data import RunData
 from proxlearn.views.run.run_plots import axis_range
 
 MOST_CLOUDS = 12
-"""Maximum number of runs on a page whose clouds are included; a cloud takes several hundred kilobytes."""
+"""Maximum number of runs whose clouds a page includes; a cloud takes several hundred kilobytes."""
 MOST_VALUES = 1_000_000
 """Maximum number of values in all clouds of a page together; each takes two bytes."""
 MOST_COORDINATES = 34
@@ -35,7 +35,7 @@ class CloudLimits:
 
 
 def limits_for(runs: int) -> CloudLimits:
-    """Return the limits per cloud for a page with ``runs`` runs; the more runs, the less of each cloud is included."""
+    """Return the limits per cloud for a page with ``runs`` runs; a page with more runs includes less of each cloud."""
     return CloudLimits(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
 
 
@@ -110,7 +110,7 @@ def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _select_coordinates(history: CloudHistory, most: int) -> list[int]:
-    """Return the indices of at most ``most`` coordinates: scalar parameters (a, b), then the most variable others."""
+    """Return the indices of at most ``most`` coordinates: scalar parameters first, then those that vary most."""
     if len(history.columns) <= most:
         return list(range(len(history.columns)))
     deviations = history.theta.reshape(-1, history.theta.shape[2]).std(axis=0)

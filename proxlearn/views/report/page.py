@@ -27,13 +27,13 @@ from proxlearn.views.report.report_runs import RunEntry, gather_runs
 
 STYLES = ("uplot.min", "page")
 SCRIPTS = ("uplot.min", "base", "charts", "cloud_and_function", "page")
-# JSON does not need these characters literally; escaped, they can neither begin a tag nor end a line of script.
+# These characters are escaped in the JSON text, so that they can neither begin a tag nor end a line of the script.
 JSON_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageBuilder:
-    """A builder of the data of a page, which reads a cloud again only after a new checkpoint has been stored."""
+    """A builder of the data of a page; it reads a cloud again only if the run has stored a new checkpoint."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

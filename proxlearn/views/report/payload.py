@@ -23,7 +23,7 @@ from proxlearn.views.sweep.sweep_views import count_states, mean_over_seeds, rea
 from proxlearn.views.tables import format_cell
 
 Table = dict[str, Any]
-"""A table as a dictionary: ``columns`` contains the headings, and ``rows`` the cells as text."""
+"""A table as a dictionary: ``columns`` contains the headings, and ``rows`` contains the cells as text."""
 
 PAPER_HEADING = "paper's"
 """Heading of a column with the paper's values for the metric in the preceding column."""
@@ -77,6 +77,7 @@ def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dic
 def run_properties(entry: RunEntry) -> list[list[str]]:
     """Return the properties of a run, such as its state, machine and versions, as pairs of a name and a value."""
     status = entry.run.status
+    threads = "1 thread" if status.get("threads") == 1 else f"{status.get('threads')} threads"
     properties = {
         "state": entry.state,
         "recursions": f"{status['step']} of {status.get('steps')}",
@@ -84,7 +85,7 @@ def run_properties(entry: RunEntry) -> list[list[str]]:
         "kappa": None if entry.run.kappa is None else f"{entry.run.kappa:.4g}",
         "seconds": status.get("seconds"),
         "started": status.get("started"),
-        "machine": f"{status.get('host')}: {status.get('device')}, {status.get('threads')} threads",
+        "machine": f"{status.get('host')}: {status.get('device')}, {threads}",
         "engine": f"{status.get('engine')}, {status.get('dtype')}",
         "versions": ", ".join(f"{key} {value}" for key, value in _items(status.get("versions"))),
         "command": status.get("command"),
@@ -197,7 +198,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
 
 
 def _published_values(experiments: list[PublishedExperiment], step: int | None) -> Figures:
-    """Return the paper's values for the experiments that end at ``step``; other lengths are not comparable."""
+    """Return the paper's values for the experiments that end at ``step``; values at other steps are not comparable."""
     return {
         key: value
         for experiment in experiments

@@ -20,7 +20,7 @@ IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 SINGLE_RUNS = "runs"
 """Heading of the table of runs whose folders were given individually."""
 MOST_NAMED = 6
-"""Maximum number of differing settings that form the name of a run; runs on different datasets differ in many more."""
+"""Maximum number of differing settings that form the name of a run; with more of them, its title is the name."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Source:
 
 
 def gather_runs(folders: list[Path]) -> ReportRuns:
-    """Return the runs in the given folders; jobs that have not logged anything appear only in the sweep's table."""
+    """Return the runs in the given folders; jobs without logged metrics appear only in the table of their sweep."""
     sources: dict[Path, _Source] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in map(absolute_folder, folders):

@@ -28,7 +28,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Accepted values of the Host header; other values may come from a foreign site whose DNS entry points here."""
+        """Accepted values of the Host header; others may come from a site whose DNS entry points to this machine."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Read and validate the files of a run folder, including its CSV tables: metrics, accuracy, confusion and points.
 
-The views need no further checks, because every key and column of ``RunData`` that they use has the expected type;
-otherwise, reading raises an error that names the file.
+Reading raises an error that names the file if a key or a column that the views use does not have the expected type, so
+the views need no further checks.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from proxlearn.views.style import LARGEST_DRAWN
 CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estimate in ESTIMATES)
 """Columns of metrics.csv that every run has and that the views draw."""
 LARGEST_COUNT = 2**53
-"""Upper limit of whole numbers, because larger numbers are not exact in float64."""
+"""Upper limit of the whole numbers in a table, because larger numbers are not exact in float64."""
 
 
 def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFrame:
     """Read metrics.csv; raise UnreadableFile if it has no rows or if a column that is drawn is not numeric.
 
-    If ``config`` is given, rows of version 0.1.0 are converted to their current meaning.
+    If ``config`` is given, metrics of version 0.1.0 are converted to the current definitions.
     """
 
     def convert(content: str) -> str:
@@ -105,7 +105,7 @@ def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
 
 
 def _stored_epsilon(folder: Path, step: int) -> float | None:
-    """Return the epsilon stored in the checkpoint of ``step``, or None if there is none."""
+    """Return the epsilon stored in the checkpoint of ``step``, or None if this checkpoint or its epsilon is missing."""
     path = checkpoint_file.checkpoint_path(folder / "checkpoints", step)
     try:
         epsilon = checkpoint_file.read_checkpoint_file(path).state.get("epsilon")
@@ -175,7 +175,7 @@ class RunData:
 
     @property
     def results_note(self) -> str:
-        """A note on the step of the results, or an empty string if it is the newest step of the run."""
+        """A note on the step of the results, or an empty string if the results belong to the newest step of the run."""
         if not self._has_results or self.results_step == self.status["step"]:
             return ""
         step = "an unknown earlier step" if self.results_step is None else f"step {self.results_step}"
@@ -228,8 +228,8 @@ def read_run_data(path: Path) -> RunData:
     """Read the folder of a finished or running run; raise UnreadableFile if a file is damaged."""
     while True:
         run = _read(path)
-        # A session that ended in the meantime may have replaced the results; the step must match the tables that were
-        # read.
+        # A session that ended while the files were read may have replaced the results; the step of the results must be
+        # the same before and after reading.
         if _read_status(RunFolder(path).status)["figures_step"] == run.status["figures_step"]:
             return run
 
@@ -280,7 +280,7 @@ def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
 def _read_selection(
     folder: RunFolder, config: dict[str, Any], stored: TrainConfig, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the selected values of keys that are None in the config; raise InputError if the run used other values."""
+    """Return the selected values of keys without a value in the config; raise InputError if the run used others."""
     record = read_json(folder.selection)
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     chosen = record.get("chosen")
@@ -291,7 +291,7 @@ def _read_selection(
     for key in stored.selected:
         if key in used and used[key] != chosen.get(key):
             problem = f"{folder.path} was trained with {key}={used[key]}, but selection.json has {chosen.get(key)}"
-            raise InputError(problem, "restore that value in selection.json")
+            raise InputError(problem, f"restore {key}={used[key]} in selection.json")
     return {key: value for key, value in chosen.items() if config.get(key) is None}
 
 

@@ -1,4 +1,4 @@
-"""Plots of a run: curves over the recursions, confusion matrices, learned function, regions, particle images."""
+"""Plots of a run: curves over the recursions, confusion matrices, learned function, regions and particle images."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, model: Model) 
 
 
 HEAVIEST = 3
-"""Number of particles that are drawn."""
+"""Number of the heaviest particles whose weights are drawn as images."""
 IMAGE_INCHES = 0.68
 
 
@@ -278,7 +278,7 @@ def axis_range(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _plot_boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, labels: np.ndarray, C: int, estimate: str) -> Line2D:
-    """Plot the boundaries of the class regions and return a legend handle, which says so if there is no boundary."""
+    """Plot the boundaries between the classes; return a legend handle, whose label states if there is no boundary."""
     style = ESTIMATE_LINES[estimate]
     predicted_classes = np.unique(labels).tolist()
     if len(predicted_classes) == 1:

@@ -1,4 +1,4 @@
-"""The table, the importance of the parameters, and the plot of a search."""
+"""Write the table of trials, the importance of the parameters, and the plot of a search."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SearchedParameter(Protocol):
 
 
 class Search(Protocol):
-    """The attributes of the plan of a search that the views use."""
+    """The attributes of a search that the views use."""
 
     @property
     def metric(self) -> str: ...
@@ -53,7 +53,7 @@ class Search(Protocol):
 
 
 def trials_table(search: Search, study: Any) -> pd.DataFrame:
-    """Return one row per trial, the best first: its number, state, score, parameters and last step."""
+    """Return a table with a row per trial, the best first: its number, state, score, parameters and last step."""
     rows = []
     for trial in study.get_trials(deepcopy=False):
         last = max(trial.intermediate_values, default=None)
@@ -67,7 +67,7 @@ def trials_table(search: Search, study: Any) -> pd.DataFrame:
 
 
 def importances(study: Any) -> dict[str, float]:
-    """Return each parameter's share of the variance of the score (fANOVA); empty if there are too few trials."""
+    """Return each parameter's share of the variance of the score (fANOVA), or no shares if there are too few trials."""
     import optuna
 
     if sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)) < FEWEST_TRIALS:
@@ -92,7 +92,7 @@ def render_search(folder: Path, search: Search, study: Any) -> list[Path]:
 
 
 def page(folder: Path, search: Search, study: Any, table: pd.DataFrame) -> str:
-    """Return the page of a search: every trial, and the importance of each parameter."""
+    """Return the text of search.md: a table of all trials, and the importance of each parameter."""
     return f"# Search by {search.metric}\n\n{markdown(table)}\n{_importance_table(importances(study))}"
 
 
@@ -108,7 +108,8 @@ def summary(folder: Path, search: Search, study: Any) -> str:
     table = trials_table(search, study)
     counts = table["state"].value_counts()
     states = ", ".join(f"{count} {name}" for name, count in counts.items())
-    lines = [f"\n{len(table)} trials ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
+    trials = "1 trial" if len(table) == 1 else f"{len(table)} trials"
+    lines = [f"\n{trials} ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
     lines.append(_importance_table(importances(study)))
     if len(table) and table[search.metric].notna().iloc[0]:
         best = table.iloc[0]

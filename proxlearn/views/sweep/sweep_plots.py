@@ -90,7 +90,7 @@ MOST_COLUMNS = 4
 MOST_LEGEND_ENTRIES = 10
 SYMBOLS = {"beta": "β", "epsilon": "ε", "delta": "δ"}
 Panel = tuple[Axes, pd.DataFrame]
-"""Axes, and the rows of metrics that are drawn on them."""
+"""The axes of a panel, and the rows of metrics that are drawn on them."""
 
 
 def draw_curves(sweep: SweepData) -> list[Path]:
@@ -133,7 +133,7 @@ def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: s
 
 
 def draw_final_metrics(sweep: SweepData) -> list[Path]:
-    """Draw the final metrics over the first parameter if it is numeric; the colour shows the second parameter."""
+    """Draw the final metrics over the first parameter, if it has numeric values; the colour shows the second one."""
     if not sweep.parameters or not is_numeric(sweep.values(sweep.parameters[0])):
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]

@@ -1,4 +1,4 @@
-"""Write the tables and combined plots of a sweep, from the sweep folder and the run folders of its jobs."""
+"""Write the tables and the combined plots of a sweep from the sweep folder and the run folders of its jobs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
 
 
 def job_table(states: list[JobState]) -> pd.DataFrame:
-    """Return a table with one row per job and all columns, for programs."""
+    """Return a table of the jobs for programs, with one row per job and all columns."""
     rows: list[dict[str, Any]] = []
     for state in states:
         row: dict[str, Any] = {"job": state.job.number, **state.job.values, "state": state.state}
@@ -74,7 +74,7 @@ def job_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """Return the table of jobs with fewer columns and short headings, for readers."""
+    """Return a table of the jobs for readers, with fewer columns and short headings."""
     table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     table = table.rename(columns=HEADINGS)
     for name, digits in (("step", 0), ("seconds", 1)):
@@ -114,6 +114,7 @@ def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
 def count_states(states: list[JobState], noun: str = "jobs") -> str:
     """Return the number of jobs in each state as a string: `9 jobs: 7 finished, 2 killed`."""
     counts = pd.Series([state.state for state in states]).value_counts(sort=False)
+    noun = noun.removesuffix("s") if len(states) == 1 else noun
     return f"{len(states)} {noun}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
 
 

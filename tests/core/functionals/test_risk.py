@@ -155,7 +155,7 @@ def test_the_mean_log_loss_of_the_probabilities_is_the_mean_loss(n: int, seed: i
 def test_huber_is_quadratic_near_zero_and_linear_far_away() -> None:
     f, y = torch.tensor([0.5, -0.5, 3.0, 1e200], dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
     torch.testing.assert_close(huber.value(f, y), torch.tensor([0.125, 0.125, 2.5, 1e200], dtype=torch.float64))
-    with pytest.raises(InputError, match="must be positive"):
+    with pytest.raises(InputError, match="must be a finite number > 0"):
         Huber(0.0)
 
 
@@ -218,11 +218,14 @@ NOT_FINITE: dict[str, tuple[Callable[[], pl.Functional], str]] = {
     "loss": (lambda: pl.Risk(np.ones((3, 1)), [9.0] * 3, pl.neurons.FunctionNeuron(
         lambda t, x: t["w"].sum(), {"w": 2}), Root()), "value of Risk is not finite at the initial cloud"),
     "functional": (lambda: functional_of(lambda t, r: r @ t.log().sum(1)), "value of Mine is not finite"),
-    "vector": (lambda: functional_of(lambda t, r: r * t[:, 0]), r"value of Mine returned the shape \(4,\)"),
-    "number": (lambda: functional_of(lambda t, r: 1.0), "value of Mine returned 1.0; return a scalar tensor"),
-    "no rho": (lambda: functional_of(lambda t, r: t.square().sum()), "value of Mine does not depend on rho"),
-    "no theta": (lambda: functional_of(lambda t, r: r @ r), "value of Mine does not depend on theta"),
-    "detached": (lambda: functional_of(lambda t, r: (r @ t).sum().detach()), "value of Mine does not depend on theta"),
+    "vector": (lambda: functional_of(lambda t, r: r * t[:, 0]), r"`value` of Mine returned the shape \(4,\)"),
+    "number": (lambda: functional_of(lambda t, r: 1.0), "`value` of Mine returned 1.0; return a scalar tensor"),
+    "no rho": (lambda: functional_of(lambda t, r: t.square().sum()), "`value` of Mine does not depend on rho"),
+    "no theta": (lambda: functional_of(lambda t, r: r @ r), "`value` of Mine does not depend on theta"),
+    "detached": (
+        lambda: functional_of(lambda t, r: (r @ t).sum().detach()),
+        "`value` of Mine does not depend on theta",
+    ),
     "error": (lambda: functional_of(lambda t, r: r @ t[5]), "Mine cannot be evaluated at the initial cloud"),
     "batched V": (lambda: pl.Energy(V=lambda t: t[:, 0] ** 2, p=2), r"V\(theta\) cannot be evaluated for one particle"),
     "float V": (lambda: pl.Energy(V=lambda t: 1.0, p=2), r"V\(theta\) cannot be evaluated .* return a scalar tensor"),

@@ -99,7 +99,8 @@ def test_fewer_frames_than_requested_give_a_notice(
     command = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
     assert cli.main([*command, str(checkpoints + 1)]) == 0
     expected = (
-        f"proxlearn: {checkpoints} frames instead of {checkpoints + 1}: the run has no more checkpoints; train with"
+        f"proxlearn: the film has {checkpoints} frames instead of {checkpoints + 1}: the run has no more checkpoints; "
+        "train with"
     )
     assert expected in capsys.readouterr().err
     assert cli.main([*command, str(checkpoints)]) == 0
@@ -185,7 +186,7 @@ def test_a_gif_becomes_narrower_until_it_is_small_enough() -> None:
     with Image.open(io.BytesIO(smaller)) as film:
         assert film.n_frames == 4
         assert film.width < 160
-    with pytest.raises(InputError, match=r"smallest GIF of 4 frames.*--frames"):
+    with pytest.raises(InputError, match=r"GIF is too large even at the smallest scale.*--frames"):
         gif(images, 0.1, 100)
 
 
@@ -222,7 +223,7 @@ def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert cli.main(["film", str(sine), "-o", str(tmp_path / "film.mp4")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "write a .gif, install ffmpeg, or run `pip install 'proxlearn[film]'`" in line
+    assert "write a .gif file, install ffmpeg, or run `pip install 'proxlearn[film]'`" in line
     assert not (tmp_path / "film.mp4").exists()
 
 
@@ -236,7 +237,7 @@ def test_an_ffmpeg_that_fails_is_one_line(
     command = ["film", str(sine), "-o", str(tmp_path / "film.mp4"), "--frames", "2"]
     assert cli.main(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Unknown encoder libx264; write a .gif instead" in line
+    assert "Unknown encoder libx264; write a .gif file instead" in line
     assert not (tmp_path / "film.mp4").exists()
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Shared by all sections: the data, the reader's choices, elements, colours and numbers.
+// Code that all sections use: the data, the reader's choices, elements, colours and numbers.
 
 const $ = (id) => document.getElementById(id);
 let data = JSON.parse($("data").textContent);
@@ -54,7 +54,7 @@ function tickTexts(values) {
   }
 }
 
-// A scale and distinct colours that are readable with any colour vision (viridis; Okabe and Ito).
+// A colour scale (viridis) and distinct colours (Okabe and Ito) for readers with any colour vision.
 const VIRIDIS = [
   [68, 1, 84],
   [71, 44, 122],
@@ -69,7 +69,7 @@ const VIRIDIS = [
 const DISTINCT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6fd0", "#8c8c8c"];
 
 function viridis(share) {
-  // The darkest end is invisible on a dark background, and the lightest on white.
+  // The darkest end of the scale is invisible on a dark background, and the lightest end on white.
   const place = (isDark() ? 0.28 + 0.72 * share : 0.9 * share) * (VIRIDIS.length - 1);
   const below = Math.min(Math.floor(place), VIRIDIS.length - 2);
   const mixed = VIRIDIS[below].map((from, i) => Math.round(from + (place - below) * (VIRIDIS[below + 1][i] - from)));
@@ -82,7 +82,7 @@ function classColours(count) {
     : Array.from({ length: count }, (_, i) => DISTINCT[i % DISTINCT.length]);
 }
 
-/** Decodes numbers that Python stored with 16 bits each, once per array. */
+/** Decodes numbers that Python encoded with 16 bits each; an array is decoded only once. */
 const decodedOnce = new WeakMap();
 function decoded(stored) {
   if (!decodedOnce.has(stored)) {
@@ -97,7 +97,7 @@ function decoded(stored) {
   return decodedOnce.get(stored);
 }
 
-/** Round numbers between two ends. */
+/** Returns tick values: round numbers between two ends. */
 function ticks(low, high, count) {
   const rough = (high - low) / count,
     power = 10 ** Math.floor(Math.log10(rough));
@@ -107,7 +107,7 @@ function ticks(low, high, count) {
   return found.map((value) => Number(value.toPrecision(12)));
 }
 
-/** Powers of ten between two ends, with round numbers between them if there are fewer than three. */
+/** Returns tick values for a logarithmic axis: powers of ten, with round numbers between them on a short axis. */
 function logTicks(low, high, count) {
   const decades = Math.log10(high / low);
   if (decades < 1) return ticks(low, high, count).filter((value) => value > 0);

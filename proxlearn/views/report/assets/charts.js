@@ -1,4 +1,4 @@
-// A chart of curves over the recursions, drawn by uPlot, with hover and zoom by mouse, touch and keys.
+// Charts of curves over the recursions, which uPlot draws; they can be read and zoomed by mouse, touch and keys.
 
 const plots = new Map();
 const HEIGHT = { large: 300, small: 190 };
@@ -26,7 +26,7 @@ function drawChart(host, spec) {
   touch(plot);
 }
 
-/** All curves over the union of their steps, without the values that a logarithmic axis cannot show. */
+/** Returns all curves over the union of their steps, without the values that a logarithmic axis cannot show. */
 function joined(curves, logX, logY) {
   const fits = (curve, i) =>
     curve.values[i] !== null && (!logX || curve.steps[i] > 0) && (!logY || curve.values[i] > 0);
@@ -125,7 +125,7 @@ function padded(low, high, spec) {
   return [spec.zero || (low >= 0 && low < 0.4 * high) ? 0 : low - margin, high + margin];
 }
 
-/** The nearest step at which a curve has a value. */
+/** Returns the index of the nearest step at which a curve has a value. */
 function nearest(plot, series, index) {
   const column = plot.data[series];
   for (let away = 0; series && away < column.length; away++) {
@@ -186,7 +186,7 @@ function showTip(host, plot, curves) {
   tip.style.top = `${Math.max(0, Math.min(top, plot.height - tip.offsetHeight))}px`;
 }
 
-/** The element that holds a chart, which keeps its focus when the chart is drawn again. */
+/** Creates the element that holds a chart; the element keeps its focus when the chart is drawn again. */
 function chartHost(label) {
   const host = make("div", {
     className: "chart",
@@ -202,9 +202,9 @@ function chartHost(label) {
   return host;
 }
 
-// Zooming and reading a chart by buttons, keys and touch; uPlot handles the mouse.
+// Functions that zoom and read a chart by buttons, keys and touch; uPlot handles the mouse.
 
-/** Zoom to a range of k, in every chart. */
+/** Zooms every chart to a range of k, or to the full range. */
 function zoomAll(low, high) {
   for (const plot of plots.values()) {
     const steps = plot.data[0];
@@ -240,7 +240,7 @@ function keys(event) {
   event.preventDefault();
 }
 
-/** One finger reads values, two zoom: the steps under the fingers stay there. */
+/** Handles touches: one finger reads values, and two fingers zoom, so that the steps below them stay in place. */
 function touch(plot) {
   const to = view.logX ? Math.log : Number,
     back = view.logX ? Math.exp : Number;
@@ -271,7 +271,7 @@ function touch(plot) {
   );
 }
 
-// The curves with their colours, and the legend that hides them.
+// The curves with their colours, and the legend whose buttons hide curves.
 
 const NAMES = {
   risk: "risk: mean of (y − f)²",
@@ -307,7 +307,7 @@ function valuesOf(parameter) {
   return numeric(found) ? found.sort((a, b) => a - b) : found;
 }
 
-/** A colour per run: by the chosen parameter (a scale for numbers, distinct colours for names), or by the run. */
+/** Returns a colour per run: by the chosen parameter (a scale for numbers, distinct colours for names) or by run. */
 function runColours() {
   const byRun = !data.parameters.includes(view.colour);
   const values = byRun ? data.runs.map((_, i) => i) : valuesOf(view.colour);
@@ -318,7 +318,7 @@ function runColours() {
   return data.runs.map((run, i) => colours.get(byRun ? i : (run.values[view.colour] ?? "")));
 }
 
-/** The curves of one metric: all curves of a single run, or the selected parts and estimates of several runs. */
+/** Returns the curves of a metric: all curves of a single run, or the chosen parts and estimates of several runs. */
 function quantityCurves(quantity) {
   const colours = runColours(),
     found = [];
@@ -361,7 +361,7 @@ function healthCurves(column) {
   });
 }
 
-/** A line at a number that all runs share: N, or the rounding unit. */
+/** Returns a horizontal line at a number that all runs share (N or the rounding unit), if there is one. */
 function healthMarks(column) {
   const [key, label] = { ess: ["N", "N"], kernel_offdiag: ["unit", "rounding unit"] }[column] ?? [];
   return key && data.runs.every((run) => run[key] === data.runs[0][key]) ? [{ value: data.runs[0][key], label }] : [];
@@ -462,7 +462,7 @@ function buildCurves() {
   $("styles").textContent = "Solid: test part. Dashed: training part. Broad: weighted estimate. Thin: other estimates.";
 }
 
-/** A button per curve of a single run, or per run. */
+/** Draws the legend: a button per curve of a single run, or a button per run. */
 function drawLegend() {
   if (document.activeElement !== $("colour"))
     $("colour").replaceChildren(

@@ -1,6 +1,6 @@
 // Canvases with axes, for the cloud and the learned function.
 
-/** Clears the canvas and sets it to the resolution of the screen. */
+/** Clears a canvas, and sets its size to the resolution of the screen. */
 function wiped(canvas) {
   const ratio = devicePixelRatio,
     { width, height } = canvas.getBoundingClientRect();
@@ -11,7 +11,7 @@ function wiped(canvas) {
   return { ctx, width, height };
 }
 
-/** Draws grid, ticks and names, and clips to the frame; returns the functions from values to pixels. */
+/** Draws the grid, ticks and names of the axes, and clips to the frame; returns functions from values to pixels. */
 function drawAxes({ ctx, width, height }, [x0, x1], [y0, y1], names) {
   const box = { left: 56, top: 8, right: width - 10, bottom: height - 40 };
   const px = (x) => box.left + ((x - x0) / (x1 - x0)) * (box.right - box.left);
@@ -53,7 +53,7 @@ function drawAxes({ ctx, width, height }, [x0, x1], [y0, y1], names) {
 
 const clipped = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** The range of some numbers, with a margin. */
+/** Returns the range of the values, with a margin. */
 function ends(values, share = 0.06) {
   let low = Infinity,
     high = -Infinity;
@@ -71,7 +71,7 @@ function dot(ctx, x, y, radius) {
   ctx.fill();
 }
 
-// The particles on two coordinates, with an area proportional to their weight, at the stored checkpoints.
+// The plot of the particles on two coordinates, with areas proportional to the weights, at the stored checkpoints.
 
 const RADIUS = 3.4,
   LARGEST = 26,
@@ -82,7 +82,7 @@ let drawnParticles = [],
 const currentRun = () => data.runs[Math.min(view.run, data.runs.length - 1)];
 const currentCloud = () => currentRun().cloud;
 
-/** Blue: 1/N; paler: down to a quarter of it; purple and orange: twice and four times as heavy. */
+/** Returns the colour of a weight: blue for 1/N, paler down to 1/(4N), purple for 2/N and orange from 4/N on. */
 function weightColour(times) {
   const scale = ["line", "weighted", "fourth", "unweighted"].map((name) => channels(css(name)));
   const place = Math.max(0, Math.min(3, Math.log2(times) < 0 ? 1 + Math.log2(times) / 2 : 1 + Math.log2(times)));
@@ -142,7 +142,7 @@ function drawCloud(place) {
   canvas.ariaLabel = `${count} particles at k = ${cloud.steps[below]}`;
 }
 
-/** Everything that depends on the frame. */
+/** Draws everything that depends on the frame. */
 function showFrame(place) {
   const cloud = currentCloud();
   if (!cloud) return;
@@ -160,7 +160,7 @@ function frameNow() {
 
 function setFrame(frame) {
   const last = currentCloud().steps.length - 1;
-  // If the newest frame is shown, the page moves to the newest frame when more are stored.
+  // If the page shows the newest frame, it moves on to newer frames as soon as they are stored.
   view.frame = frame >= last ? Infinity : Math.max(0, frame);
   showFrame(frameNow());
 }
@@ -267,21 +267,21 @@ function renderCloud() {
   const some =
     cloud.particles.length < currentRun().N
       ? `${cloud.particles.length} of ${currentRun().N} particles, including the heaviest`
-      : `All ${cloud.particles.length} particles`;
+      : `All particles (${cloud.particles.length})`;
   const when =
     cloud.steps.length > 1
-      ? `${cloud.steps.length} stored checkpoints; positions between them are interpolated during playback.`
+      ? `${cloud.steps.length} checkpoints are stored; positions between them are interpolated during playback.`
       : `Only one checkpoint is stored, at k = ${cloud.steps[0]}.`;
-  const left = cloud.omitted ? ` ${cloud.omitted} coordinates that vary less are not in this page.` : "";
+  const left = cloud.omitted ? ` Coordinates that vary less are not in this page (${cloud.omitted}).` : "";
   $("cloud-caption").textContent =
-    `${some}. Area: weight. Colour: blue for 1/N, purple and orange for heavier, pale for lighter particles. ${when}${left}`;
+    `${some}. The area of a particle is proportional to its weight. Colours: blue for the weight 1/N, purple and orange for heavier particles, pale for lighter ones. ${when}${left}`;
   $("stage").className = cloud.learnt ? "grid two" : "grid one";
   $("learnt-figure").hidden = !cloud.learnt;
   if (cloud.learnt) describeLearnt(cloud.learnt);
   if (!playing) showFrame(frameNow());
 }
 
-// The learned function of the whole cloud, per frame: a curve over one feature, or regions over two.
+// The plot of the learned function of the whole cloud, per frame: a curve over one feature, or regions over two.
 
 const LINES = {
   weighted: { name: "weighted", dash: [], width: 2.6 },
@@ -306,7 +306,7 @@ function describeLearnt(learnt) {
   }[learnt.kind];
 }
 
-/** The values of one estimate in one frame. */
+/** Returns the values of an estimate in a frame. */
 function answers(learnt, estimate, frame) {
   const values = decoded(learnt.estimates[estimate]),
     size = learnt.ranges.reduce((product, range) => product * range[2], 1);
@@ -316,7 +316,7 @@ function answers(learnt, estimate, frame) {
 function drawFunction(surface, learnt, frame) {
   const { ctx } = surface,
     [low, high, count] = learnt.ranges[0];
-  // The axes span the range of the data, so that the rest stays readable if the function diverges.
+  // The axes span the range of the data, so that the data remain readable if the function diverges.
   const { px, py } = drawAxes(surface, [low, high], ends(learnt.target, 0.35), [learnt.features[0], "f"]);
   ctx.fillStyle = css("quiet");
   ctx.globalAlpha = 0.6;
@@ -390,7 +390,7 @@ function drawRegions(surface, learnt, frame) {
   }
 }
 
-/** The lines on which a share is one half (marching squares), joined into paths so that dashes run along them. */
+/** Returns the lines on which a share is one half (marching squares), joined into paths so that dashes are regular. */
 function boundary(values, across, up) {
   const at = (column, row) => values[row * across + column] - 0.5,
     next = new Map();
@@ -416,7 +416,7 @@ function boundary(values, across, up) {
           b = at(...to);
         if (a > 0 === b > 0) return;
         const share = a / (a - b);
-        // The neighbouring cell gives the same edge the same name, based on its smaller corner.
+        // The key of an edge does not depend on its direction, so that both neighbouring cells use the same key.
         const key =
           [...from, ...to].join() < [...to, ...from].join() ? [...from, ...to].join() : [...to, ...from].join();
         crossed.push({ key, place: [from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1])] });
@@ -446,7 +446,7 @@ function boundary(values, across, up) {
   return paths;
 }
 
-/** The components [r, g, b] of one of the page's colours, #rrggbb or rgb(...). */
+/** Returns the components [r, g, b] of a colour of the page, which is given as #rrggbb or rgb(...). */
 function channels(colour) {
   if (colour.startsWith("#")) return [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
   return colour.match(/\d+/g).map(Number);

@@ -30,7 +30,7 @@ function settings(rows) {
   );
 }
 
-/** Text in which the parts between backticks are code. */
+/** Splits a text into strings and code elements, which hold the parts between backticks. */
 function worded(text) {
   return text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
 }
@@ -71,13 +71,13 @@ function renderResults() {
   cards.push(
     card(
       run.results_note || "Metrics of the newest cloud",
-      run.results ? tableOf(run.results) : "Available when the run ends.",
+      run.results ? tableOf(run.results) : "The results are available when the run ends.",
       notes,
     ),
   );
   const older = run.results_note ? `: ${run.results_note}` : "";
   if (matrix?.omitted)
-    cards.push(card("Confusion matrix", `Not shown for ${matrix.omitted} classes; see confusion.csv.`));
+    cards.push(card("Confusion matrix", `The matrix of ${matrix.omitted} classes is not shown; see confusion.csv.`));
   else if (matrix) {
     const shown = ["weighted", "unweighted"].map((estimate) =>
       card(`Confusion matrix, test part, ${estimate}${older}`, confusionTable(matrix.classes, matrix[estimate])),
@@ -112,7 +112,7 @@ function renderSweeps() {
   );
 }
 
-/** The most important metrics. */
+/** Draws the tiles with the most important metrics of a single run. */
 function renderTiles() {
   if (!isSingle()) return $("tiles").replaceChildren();
   const run = data.runs[0],
@@ -150,7 +150,7 @@ const remembered = {
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      /* a page from disk may have no storage */
+      /* A page that is opened from disk may have no storage. */
     }
   },
 };
@@ -199,7 +199,7 @@ function renderRun() {
   renderAbout();
 }
 
-/** Request newer data repeatedly; if the server is gone, the state says so. */
+/** Requests newer data repeatedly; shows that there is no connection if the server does not respond. */
 async function watch() {
   let text = "";
   for (;;) {
