@@ -127,8 +127,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         names = ["y"] if outputs == 1 else [f"target {i}" for i in range(outputs)]
         scaled = rows.scaled(targets, target_scaler, names, self._largest_magnitude())
         samples = Samples(self._scaled_features(rows, scaler), scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
-        problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
-        self._train(problem, steps, self._fitted if continues else None)
+        risk = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
+        self._train(risk, steps, self._fitted if continues else None)
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"](loss), cloud, scaler, target_scaler, columns=())
         predicted = self._model.predict(rows.X).predicted.reshape(targets.shape)
