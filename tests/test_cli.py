@@ -167,7 +167,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "logistic": (lambda: pl.Risk(X4, Y4, loss=pl.losses.logistic), "must hold -1 and .1"),
     "logistic outputs": (
         lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(2), pl.losses.logistic),
-        "one output, but the neuron has 2; use losses.cross_entropy",
+        "one output, but the neuron has 2 outputs; use losses.cross_entropy",
     ),
     "labels": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(3), pl.losses.cross_entropy), "class labels from 0 to 2"),
     "text": (lambda: pl.Risk(X4, list("abcd")), "y is not an array of numbers"),
@@ -255,7 +255,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "box block": (lambda: pl.init(Repulsion(), N=1, box={"plce": (0, 1)}), "did you mean `place`"),
     "box": (lambda: pl.init(sine_risk(), N=1, box={"a": (0, 1)}), "no interval for the block `b`"),
     "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "must hold finite numbers > 0"),
-    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 particles; give one weight per particle"),
+    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 rows; give one weight per particle"),
     "locations": (lambda: pl.PointCloud.from_arrays(Y4), r"theta has the shape \(4,\)"),
 }
 

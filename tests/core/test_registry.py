@@ -57,7 +57,7 @@ def test_a_registered_neuron_keeps_its_activation() -> None:
         NEURONS.unregister("swish")
     NEURONS.register("nothing", lambda classes: None)  # type: ignore[arg-type, return-value]
     try:
-        with pytest.raises(InputError, match="neuron `nothing` is a function that returned NoneType"):
+        with pytest.raises(InputError, match="neuron `nothing` is a function that returned an object of type NoneType"):
             make_neuron("nothing", 2, "tanh")
     finally:
         NEURONS.unregister("nothing")
