@@ -183,7 +183,7 @@ def start_command(stderr_file, *args):
 
 
 def run_and_mark(args, stderr_file, marker):
-    """Run a command that creates ``marker`` when its first fixed point runs in compiled code, where no signal ends it."""
+    """Run a command that creates ``marker`` when its first fixed point begins to run in compiled code."""
     from proxlearn.core.fused import fixed_point
 
     solve = fixed_point.solve

@@ -66,8 +66,8 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def _threads_may_share_passes() -> bool:
     """Return whether several Python threads may call passes at the same time.
 
-    If so, passes release the GIL: a pass can take minutes, and meanwhile the thread that handles signals and the threads
-    of loggers must run. Numba's own thread layer, the last resort, does not allow it.
+    If so, passes release the GIL, because a pass can take minutes, during which the thread that handles signals and the
+    threads of loggers must run. Numba's own thread layer, the last resort, does not allow it.
     """
     for pool in ("omppool", "tbbpool"):
         with contextlib.suppress(ImportError):
