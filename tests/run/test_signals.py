@@ -135,7 +135,7 @@ with StopRequest() as stop, stop.interruptible() if sys.argv[1] == "1" else cont
 
 @pytest.mark.parametrize("number, needed", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGTERM, 2)])
 def test_a_signal_ends_work_in_a_library_that_does_not_return(number, needed):
-    """Python's handlers wait until the library returns, which takes minutes here; work that may end needs two signals."""
+    """Python's handlers wait for the library, for minutes here; work that is not interruptible needs two signals."""
     command = [sys.executable, "-c", STUCK, str(needed)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
