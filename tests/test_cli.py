@@ -255,7 +255,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "box block": (lambda: pl.init(Repulsion(), N=1, box={"plce": (0, 1)}), "did you mean `place`"),
     "box": (lambda: pl.init(sine_risk(), N=1, box={"a": (0, 1)}), "no interval for the block `b`"),
     "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "every weight in rho must be a finite number > 0"),
-    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "theta has 4 rows; give one weight per particle"),
+    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 rows; give one weight per particle"),
     "locations": (lambda: pl.PointCloud.from_arrays(Y4), r"theta has the shape \(4,\)"),
 }
 

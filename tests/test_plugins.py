@@ -222,12 +222,15 @@ def test_the_config_of_a_dataset_completes_the_common_one(fake_package: Callable
     assert composed.dataset.name == "csv", "a file of the user comes before a package"
 
 
+BECAUSE = "because Hydra would import and call its value"
+
+
 @pytest.mark.parametrize(
     "config, problem",
     [
         ("None", "does not define CONFIG as a mapping of config values"),
-        ("{'initial': {'_target_': 'os.system'}}", "is not allowed: CONFIG: _target_ is not allowed because"),
-        ("{'initial': ({'_target_': 'os.system'},)}", "is not allowed: CONFIG: _target_ is not allowed because"),
+        ("{'initial': {'_target_': 'os.system'}}", "is not allowed: CONFIG: _target_ is not allowed " + BECAUSE),
+        ("{'initial': ({'_target_': 'os.system'},)}", "is not allowed: CONFIG: _target_ is not allowed " + BECAUSE),
         ("{'points': np.int64(3)}", "has a CONFIG with values that are not numbers, strings, lists or mappings"),
         ("{'defaults': ['sine']}", "sets the reserved key `defaults` in its CONFIG"),
         ("{'name': 'sine'}", "sets the reserved key `name` in its CONFIG"),
@@ -247,13 +250,13 @@ def test_a_dataset_must_be_a_loader_of_tables(fake_package: Callable[..., None])
     with pytest.raises(InputError, match="`theirs` of the package tables is loaded as list instead of a Table"):
         registry.load(config_of("dataset=theirs").dataset)
     fake_package("others", "class part:\n    CONFIG = {}", datasets="no_loader")
-    with pytest.raises(InputError, match="`no_loader` of the package others is not a module or an object with INFO"):
+    with pytest.raises(InputError, match="`no_loader` of the package others is invalid: it must be a module or an object"):
         registry.dataset_info("no_loader")
 
 
 def test_a_logger_must_have_the_interface(fake_package: Callable[..., None]) -> None:
     fake_package("logs", "class part:\n    def begin(self, metrics): ...", loggers="theirs")
-    with pytest.raises(InputError, match="package logs is not a class with the methods begin, log_row, log_plots, clo"):
+    with pytest.raises(InputError, match="package logs is invalid: it must be a class with the methods begin, log_row, lo"):
         check_logger(LoggerConfig("theirs", None, None))
 
 

@@ -2,8 +2,9 @@
 
 The training loop checks for a recorded signal after every step. A second signal ends the process in any case.
 
-Python runs the handler of a signal between two bytecodes. While a library compiles or reads for seconds, the handler
-waits. A thread therefore ends the process if work that can be repeated does not end soon after a signal.
+Python runs the handler of a signal between two bytecodes. While a library compiles or reads for seconds, or while a
+compiled function runs, the handler waits. A thread therefore ends the process if work that can be repeated does not end
+soon after a signal, or if the handler does not run soon after a second signal.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class StopRequest:
             sender.close()
 
     def _start_watch(self) -> None:
-        """Start the thread that ends the process if interruptible work does not end after a signal.
+        """Start the thread that ends the process if the main thread does not react to signals.
 
         The interpreter writes the number of a signal to the socket at once, even while the main thread is busy.
         """
@@ -82,13 +83,20 @@ class StopRequest:
         threading.Thread(target=self._end_if_stuck, args=(receiver,), daemon=True).start()
 
     def _end_if_stuck(self, receiver: socket.socket) -> None:
+        signals = 0
         with receiver:
             while received := receiver.recv(1):
                 number = received[0]
-                if number not in self._previous or not self._interruptible:
+                if number not in self._previous:
+                    continue
+                signals += 1
+                is_last = signals > 1 and not self._among_ranks
+                if not (self._interruptible or is_last):
                     continue
                 self._left.clear()
-                if self._interruptible and not self._left.wait(GRACE_SECONDS):
+                # The handler ends the process at the second signal, so this thread survives the wait only if the
+                # handler does not run.
+                if (self._interruptible or is_last) and (not self._left.wait(GRACE_SECONDS) or is_last):
                     try_write("proxlearn: stopped; the same command continues the run\n", sys.stderr)
                     os._exit(128 + number)
 

@@ -49,7 +49,7 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert main(words) == 2
     assert contents(Path("out")) == before
-    lines = [line for line in capsys.readouterr().err.splitlines() if "so differences" not in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "show no differences" not in line]
     (line,) = lines
     return line
 

@@ -242,7 +242,7 @@ def test_linked_folders_are_looked_through_once(tmp_path: Path) -> None:
     (elsewhere / "mine.yaml").write_text("beta: 7\n")
     check_config_folder(str(configs))
     (elsewhere / "mine.yaml").write_text("_target_: os.mkdir\n")
-    with pytest.raises(InputError, match="_target_ would be imported"):
+    with pytest.raises(InputError, match="_target_ is not allowed because Hydra would import"):
         check_config_folder(str(configs))
 
 

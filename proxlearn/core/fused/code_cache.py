@@ -15,6 +15,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import importlib
 import inspect
 import os
 import pickle
@@ -51,7 +52,7 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator ``numba.njit`` with the given options, using the cache of this module."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**NOT_FROM_C, **options)(function)
+        dispatcher = numba.njit(nogil=_threads_may_share_passes(), **NOT_FROM_C, **options)(function)
         # With NUMBA_DISABLE_JIT, the dispatcher is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
             dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
@@ -59,6 +60,20 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return dispatcher
 
     return decorate
+
+
+@functools.cache
+def _threads_may_share_passes() -> bool:
+    """Return whether several Python threads may call passes at the same time.
+
+    If so, passes release the GIL: a pass can take minutes, and meanwhile the thread that handles signals and the threads
+    of loggers must run. Numba's own thread layer, the last resort, does not allow it.
+    """
+    for pool in ("omppool", "tbbpool"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"numba.np.ufunc.{pool}")
+            return True
+    return False
 
 
 def compile_helper(**options: Any) -> Callable[[Callable[..., Any]], Any]:
