@@ -20,7 +20,7 @@ __all__ = ["PointCloud", "Screen", "draw_cloud", "draw_normal"]
 
 @dataclass(frozen=True)
 class Screen:
-    """The cloud for which a neighbour list was built, and the cut-off radius of the list."""
+    """The cloud for which a neighbour list was built, and the radius of the list."""
 
     reference: Tensor
     radius: float
@@ -30,10 +30,10 @@ class Screen:
 class PointCloud:
     """A cloud of N weighted particles at step ``step`` of the recursion.
 
-    The weights are stored as logarithms: over 10^6 steps, a weight may become smaller than any float. A cloud is
-    not changed in place; a step returns a new one. Two clouds compare equal only if they are the same object; compare
-    their tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its arguments; the
-    constructor takes logarithms and checks nothing.
+    The weights are stored as logarithms, because over 10^6 steps a weight may become smaller than the smallest positive
+    float. A cloud is not changed in place; a step returns a new one. Two clouds compare equal only if they are the same
+    object; compare their tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its
+    arguments; the constructor takes logarithms and checks nothing.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ class PointCloud:
     theta: Tensor
     """Locations, shape (N, p)."""
     log_rho: Tensor
-    """Logarithms of the weights, shape (N,). They are float64 even if theta is float32, because rounding would change
-    the mass.
+    """Logarithms of the weights, shape (N,). They are float64 even if theta is float32, because rounding to
+    float32 would change the mass.
     """
     step: int = 0
     screen: Screen | None = None
@@ -98,9 +98,9 @@ class PointCloud:
             problem = f"rho has the shape {tuple(weights.shape)}, but theta has {counted(N, 'row')}"
             raise InputError(problem, "give one weight per particle")
         if not bool(torch.isfinite(locations).all()):
-            raise InputError("theta holds a number that is not finite", "replace NaN and infinity in theta")
+            raise InputError("theta contains a number that is not finite", "replace NaN and infinity in theta")
         if not bool((torch.isfinite(weights) & (weights > 0)).all()):
-            raise InputError("rho must hold finite numbers > 0", "remove the particles whose weight is 0")
+            raise InputError("every weight in rho must be a finite number > 0", "remove or correct all other weights")
         return cls(locations.contiguous(), weights.log().to(locations.device))
 
     @property
@@ -137,13 +137,13 @@ class PointCloud:
 
 
 Intervals = Mapping[str, tuple[float, float]]
-"""A box: for each block of theta, the interval of its coordinates."""
+"""A box: for each block of theta, the interval that contains all coordinates of the block."""
 
 
 def draw_cloud(
     coordinates: Mapping[str, int], intervals: Intervals, N: int, rho0: Rho0, generator: torch.Generator
 ) -> PointCloud:
-    """Draw the initial cloud uniformly on a box, in float64, so that every precision starts from the same points.
+    """Draw an initial cloud uniformly from a box, in float64, so that all precisions have the same initial points.
 
     ``rho0="pdf"`` gives each particle the weight 1/volume, which is the density on the box (2.3e-8 for the paper's WDBC
     box, so the total mass is not 1); ``"uniform"`` gives each particle the weight 1/N.
@@ -161,7 +161,7 @@ def draw_cloud(
 def draw_normal(
     coordinates: Mapping[str, int], deviations: Mapping[str, float], N: int, generator: torch.Generator
 ) -> PointCloud:
-    """Draw the initial cloud from a centred normal distribution with one standard deviation per block, in float64.
+    """Draw an initial cloud from a centred normal distribution with one standard deviation per block, in float64.
 
     Each weight is 1/N.
     """

@@ -1,6 +1,6 @@
-"""The time that this process has spent compiling and loading functions, which is not counted as step time.
+"""Counters of the time that this process spends on compiling and loading functions; step times exclude this time.
 
-The module does not import Numba, because the progress bar of every engine reads this time.
+The module does not import Numba, because the progress bar also uses the counters with engines that do not need Numba.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 
 class CompileTime:
-    """The compilation counters of one process, updated by ``core/fused/code_cache.py``."""
+    """The compilation counters of one process, updated by the modules of ``core/fused``."""
 
     def __init__(self) -> None:
         self.passes = 0
-        """Number of functions that were compiled rather than loaded from the cache."""
+        """Number of compilations, including waits for a compilation in another process."""
         self.seconds = 0.0
-        """Seconds spent compiling functions."""
+        """Seconds spent compiling functions, or waiting for another process to compile them."""
         self.load_seconds = 0.0
         """Seconds spent loading compiled functions from the cache."""
         self.cache_error: OSError | None = None
-        """Error that prevented the most recently compiled function from being stored in the cache, or None."""
+        """Error that prevented the most recently compiled function from being cached; None if there was none."""
         self.on_start: Callable[[], None] | None = None
         """Function that is called when a compilation starts."""
         self._depth, self._start = 0, 0.0

@@ -1,7 +1,7 @@
 """The confinement R(theta) = (lambda / 2) |theta|^2, with one lambda for all coordinates or one per block of theta.
 
-The confinement prevents the noise from driving the particles away without limit; mean-field Langevin theory requires it
-for a stationary state.
+The confinement prevents the noise from spreading the particles without limit; mean-field Langevin theory
+requires a confinement for a stationary state to exist.
 """
 
 from __future__ import annotations

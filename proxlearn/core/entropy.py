@@ -1,8 +1,8 @@
 """Estimates of the differential entropy of the distribution from which the particles of a cloud are drawn.
 
 The entropy is H(p) = -int p log p, in nats, and the paper's free energy is F_beta = F - H / beta. The particles are
-drawn from p, so the entropy depends only on their locations; the weights of a cloud affect neither the distribution of
-its particles nor ``entropy``. ``entropy_from_weights`` is an estimate for weights that are proportional to the density
+drawn from p, so ``entropy`` uses only their locations; the weights of a cloud affect neither the distribution of its
+particles nor ``entropy``. ``entropy_from_weights`` is an estimate for weights that are proportional to the density
 at the particles.
 """
 
@@ -66,7 +66,7 @@ def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     """Return the terms whose mean is ``entropy``: the negative logarithms of a density estimate.
 
-    The result has one entry per particle in ``queried(N)``, at which the density is estimated.
+    The density is estimated at the particles ``queried(N)``, and the result has one entry per such particle.
     """
     N, d = theta.shape
     rows = queried(N, theta.device)
@@ -105,15 +105,15 @@ def queried(N: int, device: torch.device | None = None) -> Tensor:
 
 
 def entropy_from_weights(theta: Tensor, log_rho: Tensor, epsilon: float) -> Tensor:
-    """Return the entropy of the distribution of the particles if their weights are proportional to its density.
+    """Estimate the entropy of the particles' distribution from weights that are proportional to the density.
 
     If w_i = rho_i / sum rho = p(theta_i) / (N int p^2), then
 
         H(p) = -log int p^2 - (1/N) sum_i log(N w_i),
 
     where the first term is the Renyi entropy of order 2, which the weights do not determine, because they are known
-    only up to a factor. Here int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon,
-    as in the proximal step.
+    only up to a factor. The integral int p^2 is estimated by the mean, over all pairs of particles, of a Gaussian
+    kernel whose variance epsilon is that of the proximal step.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = F
 
 
 class DefaultReading(str):
-    """The default value of an option, which compares equal to the same string set by the user.
+    """A string that marks the default value of an option; it compares equal to the same string set by the user.
 
-    For a functional to which the paper does not apply, a default "paper" is replaced by "first_variation", whereas
+    For a functional for which "paper" is not defined, a default "paper" is replaced by "first_variation", whereas
     "paper" set by the user raises InputError (``Functional.with_readings``).
     """
 
@@ -49,21 +49,21 @@ class Hyperparameters(Generic[Number]):
     """
 
     beta: Number = hyperparameter(real(above=0, example=0.05), selectable=True)
-    """Inverse temperature: the standard deviation of a step's noise is sqrt(2 h / beta)."""
+    """Inverse temperature: the standard deviation of a step's noise is ``noise_scale * sqrt(2 h / beta)``."""
     h: Number = hyperparameter(real(above=0, example=1e-3), selectable=True)
     """Step size."""
     epsilon: Number = hyperparameter(real(above=0, example=1.0), selectable=True)
     """Entropic regularisation of the proximal step."""
     epsilon_quantile: float | None = hyperparameter(optional(real(at_least=0, below=1, example=0.5)), None)
-    """If given, epsilon is a multiple of this quantile of the particles' squared distances to their nearest
-    neighbours; otherwise epsilon is absolute."""
+    """If given, epsilon is in units of this quantile of the particles' squared distances to their nearest neighbours;
+    otherwise, epsilon is absolute."""
     delta: float = hyperparameter(real(at_least=0, example=1e-3), 1e-3)
-    """Tolerance of the proximal fixed point; 0 runs all L rounds."""
+    """Tolerance of the proximal fixed point; with 0, all L rounds are run."""
     L: int = hyperparameter(integer(at_least=1, example=300), 300)
     """Maximum number of rounds of the proximal fixed point."""
     drift: options.Drift = hyperparameter(choice(options.Drift), PAPER_BY_DEFAULT)
-    """Gradient that moves the particles. The default "paper" becomes "first_variation" for functionals to which the
-    paper does not apply: a Risk whose loss is not quadratic, and a user-defined Functional."""
+    """Gradient that moves the particles. The default "paper" becomes "first_variation" for functionals for which
+    "paper" is not defined: a Risk whose loss is not quadratic, and a user-defined Functional."""
     kernel: options.Kernel = hyperparameter(choice(options.Kernel), "auto")
     orientation: options.Orientation = hyperparameter(choice(options.Orientation), "paper")
     prox_potential: options.Potential = hyperparameter(choice(options.Potential), PAPER_BY_DEFAULT)
@@ -78,7 +78,7 @@ class Hyperparameters(Generic[Number]):
     """Schedule of the temperature 1/beta, with the same options as ``h_schedule``."""
     horizon: int | None = hyperparameter(integer(at_least=1, example=1000), 1000, selectable=True)
     """Step at which the cosine schedule ends and the power law has fallen to a tenth; None, in a config or in the
-    settings of a fit, means that selection chooses it."""
+    settings of a fit, means that selection chooses the step."""
     batch_size: int | Literal["auto"] | None = hyperparameter(optional_or_auto(BATCH_SIZE), None)
     """Number of samples per step, drawn with replacement; None means all samples. "auto", in a config or in the
     settings of a fit, means a number that depends on the number of samples."""
@@ -97,18 +97,18 @@ class Hyper(Hyperparameters[float]):
     epsilon : float
         Entropic regularisation of the proximal step, in units of squared distances between particles.
     epsilon_quantile : float, optional
-        If given, ``epsilon`` is a multiple of this quantile (0 .. 1) of the particles' squared distances to their
-        nearest neighbours, which ``iterate`` measures. By default, ``epsilon`` is absolute.
+        If given, ``epsilon`` is in units of this quantile (>= 0 and < 1) of the particles' squared distances to their
+        nearest neighbours; ``iterate`` measures these distances. By default, ``epsilon`` is absolute.
     delta : float, default=1e-3
-        Threshold of the stopping criterion ``tolerance``; 0 runs all ``L`` rounds.
+        Threshold of the stopping criterion ``tolerance``; with 0, all ``L`` rounds are run.
     L : int, default=300
         Maximum number of rounds of the proximal fixed point.
     drift : {"paper", "first_variation"}
         Gradient that moves particle i. "first_variation" is the gradient of the first variation phi_rho at theta_i,
         with the weights and the other particles frozen; phi_rho is v + 2 u for the quadratic loss and V + 2 W rho for
-        an Energy. "paper" is the gradient with respect to theta_i of sum_k (v_k + u_k), as printed in Algorithm 2, or
-        of sum_k (V + W rho)(theta_k); theta_i enters every term of the sum. "paper" is defined for the quadratic loss
-        and for Energy; it is the default there, and "first_variation" is the default elsewhere.
+        an Energy. "paper" is the gradient with respect to theta_i of sum_k (v_k + u_k), as printed in Algorithm 2, or,
+        for an Energy, of sum_k (V + W rho)(theta_k); theta_i enters every term of the sum. "paper" is defined for the
+        quadratic loss and for Energy, and is the default for both; otherwise, the default is "first_variation".
     prox_potential : {"paper", "first_variation"}
         Linear potential w_i of the proximal step. "first_variation" is phi_rho(theta_i). "paper" is the printed formula
         with half the interaction: v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy. The default

@@ -1,8 +1,8 @@
-"""The losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m), which are convex in f, with their derivatives.
+"""The losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m), with their derivatives; all losses are convex in f.
 
 A loss enters a recursion only through c_m = l'(y_m, f_m) / n, one number per sample and output, so every neuron and
 every compiled function works with every loss. A loss that defines only its value is differentiated automatically; the
-losses here define the derivative in closed form, and tests compare the two.
+losses in this module define the derivative in closed form, and tests compare it with automatic differentiation.
 
 Outputs f and targets y have the same shape: (n,) for one output and (C, n) for C outputs.
 """
@@ -56,9 +56,9 @@ class Loss(ABC):
     are two classes, and 0 and 1 are converted to -1 and +1.
     """
     smoothness: ClassVar[float] = 2.0
-    """Upper bound of the second derivative with respect to f. The candidates for the step size h that selection
-    compares (estimators, recipe=tuned) are proportional to its reciprocal, so that they are comparable between losses;
-    the reference is 2, the value of the quadratic loss. ``iterate`` does not use it.
+    """Upper bound on the second derivative with respect to f. In a selection (estimators, recipe=tuned), the candidates
+    for the step size h are proportional to the reciprocal of this bound, so that they are comparable between losses;
+    the reference is 2, the bound of the quadratic loss. ``iterate`` does not use the bound.
     """
 
     @abstractmethod
@@ -248,7 +248,7 @@ class CrossEntropy(Loss):
 class Huber(Loss):
     """The Huber loss, for regression with outliers.
 
-    With r = f - y, it is r^2 / 2 if abs(r) <= delta, and delta (abs(r) - delta / 2) otherwise.
+    With r = f - y, the loss is r^2 / 2 if abs(r) <= delta, and delta (abs(r) - delta / 2) otherwise.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Return the log-loss and the calibration error of probabilities that are bounded from below, by name."""
+    """Return a dict with the log-loss and the calibration error of probabilities that are bounded from below."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),
@@ -45,10 +45,10 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
 
 
 def fit_link_slope(output: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
-    """Return the slope s that minimises the log-loss of the probabilities softmax(s f), or 1 / (1 + exp(-s f)).
+    """Return the slope s that minimises the log-loss of softmax(s f), or of 1 / (1 + exp(-s f)) for one output f.
 
-    ``output`` holds the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in s.
-    As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite if the classes are
+    ``output`` contains the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in
+    s. As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite if the classes are
     perfectly separated.
     """
     f = output.double()
@@ -84,7 +84,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """Return the relative entropy sum w log(N w) of w = rho / sum rho and uniform weights, between 0 and log N."""
+    """Return sum w log(N w), the relative entropy of w = rho / sum rho with respect to uniform weights (0 .. log N)."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
@@ -94,8 +94,8 @@ def weight_entropy(log_rho: Tensor) -> Tensor:
 def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
     """Return the training risk plus (1/beta) sum w log(N w), where w = rho / sum rho.
 
-    This is not the paper's F_beta, whose entropy depends on the locations of the particles; this value depends on the
-    weights only.
+    This is not the paper's F_beta: the entropy in F_beta depends on the locations of the particles, whereas the entropy
+    here depends only on their weights.
     """
     return train_risk + weight_entropy(log_rho) / beta
 

@@ -1,9 +1,9 @@
 """Random numbers of a step, drawn with a counter-based generator, and the noisy gradient step that uses them.
 
 Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. Each step has one key, drawn
-from the run's generator, and each group of numbers has its own counter. Blocks of particles can therefore be drawn in
-parallel, the result depends neither on the number of threads nor on the device, and the state of the run's generator is
-the complete random state of the run.
+from the run's generator, and each group of numbers has its own counter. The numbers can therefore be drawn in parallel
+for blocks of particles, the result depends neither on the number of threads nor on the device, and the state of the
+run's generator is the complete random state of the run.
 
 This module computes the numbers in plain torch, on any device; core/fused/random_numbers.py computes the same numbers
 on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ by rounding.
@@ -93,6 +93,6 @@ def _box_muller(radius: Tensor, angle: Tensor, bits: int | None, dtype: torch.dt
 
 
 def uniform(key: tuple[int, int], count: int, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Return random numbers, uniform on (0, 1], with 24 bits, which float32 and float64 represent exactly."""
+    """Return uniform random numbers on (0, 1] with 24 bits, so that float32 and float64 represent them exactly."""
     words = torch.stack(philox(key, -(-count // 4), UNIFORM, device), dim=1).reshape(-1)[:count]
     return ((words >> 8) + 1).to(dtype) * 2.0**-24

@@ -11,8 +11,8 @@ Kernel = Literal["auto", "dense", "log"]
 engine), "dense" the matrix itself (which may underflow, as in the paper's code), and "log" its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
-"""Position of particle i to which row i of the cost belongs: "paper" means the new one, as printed, and "consistent"
-the old one, whose mass row i distributes.
+"""Meaning of row i of the cost: "paper" assigns it to the new position of particle i, as printed, and "consistent" to
+the old position, whose mass row i distributes.
 """
 
 Potential = Literal["paper", "first_variation"]
@@ -35,9 +35,9 @@ Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
-"""Weight update: "proximal" is Algorithm 1, "uniform" no update, and "fisher_rao" the multiplicative update, which has
-the same objective with the relative entropy instead of the transport cost. Installed packages add others through entry
-points of the group ``proxlearn.weights``.
+"""Weight update: "proximal" is Algorithm 1, "uniform" no update, and "fisher_rao" the multiplicative update, whose
+objective is that of Algorithm 1 with the relative entropy instead of the transport cost. Installed packages add others
+through entry points of the group ``proxlearn.weights``.
 """
 
 Resample = Literal["none", "systematic"]
@@ -50,4 +50,4 @@ Init = Literal["box", "normal"]
 """Distribution of the initial cloud: uniform on a box (dataset.initial), or normal with the scale init_scale."""
 
 Task = Literal["binary", "multiclass", "regression"]
-"""Learning task: two classes given by the sign of f, C classes given by their probabilities, or a real target."""
+"""Learning task: two classes given by the sign of f, C classes given by the largest output, or real targets."""

@@ -1,4 +1,4 @@
-"""Checks of a user-defined neuron and loss, which a Risk evaluates once before the first step."""
+"""Conversions and checks of the neuron and the loss of a Risk; the checks evaluate each of them once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
 
 
 def check_neuron(neuron: Neuron, samples: Samples) -> None:
-    """Evaluate a neuron for one particle and one sample; raise InputError if it fails or returns a wrong shape."""
+    """Evaluate a neuron for one particle and one sample; raise InputError if this fails or a shape is wrong."""
     sample = samples.take_rows(torch.arange(1, device=samples.X.device))
     theta = torch.zeros(1, num_parameters(neuron, samples.X.shape[1]), dtype=samples.X.dtype, device=samples.X.device)
     try:
@@ -74,7 +74,7 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
 
 
 def check_loss(loss: Loss, y: Tensor) -> None:
-    """Evaluate a loss once at outputs of 0; raise InputError if it fails or does not return the shape (n,).
+    """Evaluate a loss once at outputs of 0; raise InputError if this fails or a shape is wrong.
 
     If ``value`` returned the mean over the samples, the first variation would be too small by a factor of n.
     """

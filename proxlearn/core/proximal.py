@@ -1,10 +1,10 @@
 """The proximal update of the weights: the fixed point of Algorithm 1 in the log domain, for any kernel.
 
-It minimises, over couplings M >= 0 with M 1 = rho_{k-1} and rho = M^T 1,
+The update minimises, over couplings M >= 0 with M 1 = rho_{k-1} and rho = M^T 1, the strictly convex objective
 
-    <C, M>/2 + epsilon <M, log M> + h <w + log(rho)/beta, rho>,        w frozen at the old cloud,
+    <C, M>/2 + epsilon <M, log M> + h <w + log(rho)/beta, rho>,
 
-which is strictly convex. The minimiser is M = diag(q) Gamma diag(z) with
+where w is frozen at the old cloud. The minimiser is M = diag(q) Gamma diag(z) with
 
     z o (Gamma^T q) = xi o z^(-kappa),    q o (Gamma z) = rho_{k-1},    kappa = beta epsilon / h.
 
@@ -52,7 +52,7 @@ class ProximalSolution:
 
     @property
     def converged(self) -> bool:
-        """Whether the tolerance was met *and* the bound on the error of log rho is finite and below delta.
+        """Whether the tolerance was met *and* the bound on the error of log rho is at most delta.
 
         The paper's criterion, which uses absolute norms, is met at once if the weights are near 1e-8, so it is not
         sufficient.
@@ -103,7 +103,7 @@ def solve(
 
 
 def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
-    """Pass the change to the kernel and return whether the criterion holds, waiting for the device only once."""
+    """Return whether the criterion holds, and pass the change to a RangedKernel; this waits for the device once."""
     if not isinstance(kernel, RangedKernel):
         return bool(criterion)
     size = float(torch.where(criterion, -1.0, change))
@@ -112,7 +112,7 @@ def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
 
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> Tensor:
-    """Return whether line 13 of Algorithm 1 holds, which compares the norms of the changes of q and z with delta."""
+    """Return whether the condition in line 13 of Algorithm 1 holds: the changes of q and z have norms below delta."""
     # The norms are computed in float64, because q may exceed the range of float32 even if the weights do not.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
@@ -126,7 +126,7 @@ def objective(
     """Return the proximal objective at the diagonal M, with which every particle keeps its mass, and at the solution.
 
     At the solution M = diag(q) Gamma diag(z), the two transport terms add up to
-    epsilon (<rho_{k-1}, log q> + <rho_k, log z>), which costs O(N). ``cost_stay`` is the diagonal of C.
+    epsilon (<rho_{k-1}, log q> + <rho_k, log z>), so their cost is O(N). ``cost_stay`` is the diagonal of C.
     """
 
     def risk_and_entropy(log_weights: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class UnknownPart(InputError):
 
 
 def registered(options: Any, group: str) -> Check:
-    """Return a validator that accepts strings of a ``Literal``, entry points of a group, and registered names."""
+    """Return a validator that accepts the strings of a ``Literal`` and the names of components added to a group."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -66,7 +66,7 @@ def registered(options: Any, group: str) -> Check:
 
 @contextlib.contextmanager
 def accept_any_name() -> Iterator[None]:
-    """Accept any name in the validators of ``registered``, so that a run can be shown if its package is missing."""
+    """Accept any name in the validators of ``registered``, so that a run can be shown even if a package is missing."""
     token = _accept_any_name.set(True)
     try:
         yield
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
     group : str
         Entry-point group through which other packages add components, such as ``proxlearn.losses``.
     parts : Mapping
-        proxlearn's own components. An entry point of the same name does not replace one of them.
+        proxlearn's own components. An entry point with the name of such a component does not replace it.
     expected : str
         Description of a valid entry point, for error messages.
     accepts : Callable
@@ -122,7 +122,7 @@ class Registry(Generic[T]):
         except InputError as error:
             raise InputError(error.problem, f"choose a name such as my_{self.kind.replace(' ', '_')}") from error
         if not self.accepts(part):
-            raise InputError(f"the {self.kind} `{name}` is {part!r:.100}", f"give {self.expected}")
+            raise InputError(f"the {self.kind} `{name}` cannot be {part!r:.100}", f"give {self.expected}")
         if name in self:
             raise InputError(f"a {self.kind} called `{name}` already exists", "choose another name")
         self._parts[name] = part

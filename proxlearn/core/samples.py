@@ -25,9 +25,10 @@ class Samples:
     """Targets of f: n numbers (-1/+1, real targets, or 1 for a neuron that returns a probability), or outputs x n for a
     neuron with several outputs."""
     labels: Tensor | None = None
-    """The n class indices, or None for real targets."""
+    """The n class indices; None if the targets were not encoded from class indices."""
     weights: Tensor | None = None
-    """The n sample weights, with mean 1 over all samples, so that a mini-batch is unbiased; None if all are equal."""
+    """The n sample weights, or None if all are equal. Their mean over all samples is 1, so that the risk of a
+    mini-batch is unbiased."""
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -52,7 +53,7 @@ class Samples:
             problem = f"sample_weight has the shape {tuple(weights.shape)}, but X has {counted(len(self), 'row')}"
             raise InputError(problem, "give one number per sample")
         if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
-            problem = "sample_weight must hold finite numbers >= 0 that are not all 0"
+            problem = "sample_weight must contain finite numbers >= 0 that are not all 0"
             raise InputError(problem, "replace negative, infinite and NaN weights; give at least one weight > 0")
         return replace(self, weights=weights / weights.mean())
 
@@ -70,7 +71,7 @@ def as_tensor(name: str, values: Any) -> Tensor:
 
 
 def make_features(X: Any) -> Tensor:
-    """Return the features as an n x n_x tensor: float32 and float64 are kept, and integers become float64."""
+    """Return the features as an n x n_x tensor in float32 or float64; integers become float64."""
     features = as_tensor("X", X)
     if features.dtype not in (torch.float32, torch.float64):
         features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features.double()
@@ -78,7 +79,7 @@ def make_features(X: Any) -> Tensor:
         raise InputError(f"X has the shape {tuple(features.shape)}", "give a matrix with one row per sample")
     if not bool(torch.isfinite(features).all()):
         row = int((~torch.isfinite(features)).any(dim=1).nonzero()[0])
-        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
+        raise InputError(f"row {row} of X contains a number that is not finite", "remove or replace such numbers")
     return features
 
 

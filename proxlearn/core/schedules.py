@@ -63,7 +63,7 @@ def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
 
 
 def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
-    """Return the hyperparameters of the step that starts from ``cloud``, which has the epsilon of that step."""
+    """Return the hyperparameters of the step that starts from ``cloud``, which must have the epsilon of that step."""
     if not hyper.varies:
         return hyper
     h = hyper.h * schedule_factor(hyper.h_schedule, cloud.step, hyper.horizon)

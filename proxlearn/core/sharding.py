@@ -22,14 +22,14 @@ LEAST_ROWS = 16
 """Minimum number of particles per block."""
 
 MESSAGE_BYTES = 2**20
-"""Size in bytes of each message of a divided exchange; the buffers of the exchange take up a few times this size."""
+"""Maximum size in bytes of a message in ``gather_rows``; the buffers of this method take up a few times as much."""
 
 Node = tuple[int, int]
 """A node of the tree: its first block, and its number of blocks, a power of two."""
 
 
 def shard_blocks(N: int) -> int:
-    """Return the number of blocks of N particles, a power of two, which is also the largest number of ranks."""
+    """Return the number of blocks of N particles, a power of two; it is also the largest number of ranks."""
     blocks = 1
     while blocks < MOST_BLOCKS and 2 * blocks * LEAST_ROWS <= N:
         blocks *= 2
@@ -83,7 +83,7 @@ class Lone:
 
 
 def undivided(N: int) -> Shards:
-    """Return the blocks of N particles, all of them in this process."""
+    """Return the division of N particles into blocks that all belong to this process."""
     return Shards(N, Lone())
 
 
@@ -101,7 +101,7 @@ class Shards:
         return self.blocks * rank // self.exchange.size, self.blocks * (rank + 1) // self.exchange.size
 
     def span(self, count: int, rank: int | None = None) -> tuple[int, int]:
-        """Return the range of a rank in a sequence of ``count`` items, such as particles, divided into blocks."""
+        """Return the range of a rank's items if ``count`` items, such as particles, are divided into the blocks."""
         first, last = self._block_span(self.exchange.rank if rank is None else rank)
         return count * first // self.blocks, count * last // self.blocks
 
@@ -138,7 +138,7 @@ class Shards:
         return _sum_of_node((0, self.blocks), sums)
 
     def sum_blocks(self, parts: Iterable[np.ndarray]) -> np.ndarray:
-        """Return the sum over all blocks of the cloud; ``parts`` holds the terms of this rank's blocks, in order."""
+        """Return the sum over all blocks of the cloud; ``parts`` yields the terms of this rank's blocks, in order."""
         stored: list[np.ndarray] = []
         for k, part in enumerate(parts):
             # All parts are in one array, because small arrays between the temporary arrays of the blocks would prevent
@@ -153,10 +153,10 @@ class Shards:
     def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
         """Return the sum of the column vectors of all ranks, and the concatenated row vectors of all ranks.
 
-        ``sums`` holds the column vectors of this rank's nodes, which have equal lengths. Each rank sums a range of the
-        columns, so that the number of bytes that it sends does not grow with the number of ranks. ``rows`` holds this
-        rank's parts of the row vectors, shape (own groups, rows per group) with ``groups`` groups in total; they are
-        sent together with the result.
+        ``sums`` contains one column vector per node of this rank; all have the same length. Each rank sums a range of
+        the columns, so that the number of bytes that it sends does not grow with the number of ranks. ``rows`` contains
+        this rank's parts of the row vectors, shape (own groups, rows per group) with ``groups`` groups in total; the
+        parts are sent together with the result.
         """
         size, length = self.exchange.size, len(sums[0])
         width = -(-length // size)

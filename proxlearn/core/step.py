@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 __all__ = ["REVISION", "Info", "step"]
 
 REVISION = 3
-"""Revision of the arithmetic of a step, which is increased whenever the results change, even by rounding.
+"""Revision of the arithmetic of a step; it is increased whenever the results change, even by rounding.
 
 1: versions up to 0.1. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
 threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums are computed in
@@ -92,10 +92,10 @@ class Info:
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
-        """Return the largest share of its mass that a particle sends to other particles.
+        """Return the share of a particle's mass that is sent to other particles, maximised over the particles.
 
-        A share of a heavy particle that is below the rounding error may still change the weight of a light particle;
-        see ``weights_change``.
+        If a heavy particle sends a share below the rounding error of its own weight, this mass may still change the
+        weight of a light particle; see ``weights_change``.
 
         Returns
         -------

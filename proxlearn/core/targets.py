@@ -26,15 +26,15 @@ def check_targets(values: Any, n: int) -> Tensor:
         problem = f"y has the shape {tuple(y.shape)}, but X has {counted(n, 'row')}"
         raise InputError(problem, "give one target, or one row of targets, per sample")
     if not bool(torch.isfinite(y).all()):
-        raise InputError("y holds a number that is not finite", "remove or replace such targets")
+        raise InputError("y contains a number that is not finite", "remove or replace such targets")
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 def count_outputs(y: Tensor, loss: Loss) -> int:
     """Return the number of outputs that the default neuron needs.
 
-    It is the number of columns of y. A vector y counts as one column, unless it holds class labels and the loss is for
-    classes only, such as cross_entropy; in that case, the result is the number of classes.
+    The result is the number of columns of y. A vector y counts as one column, unless it contains class labels and the
+    loss is for classes only, such as cross_entropy; in that case, the result is the number of classes.
     """
     if y.ndim == 2:
         return y.shape[1]
@@ -46,13 +46,15 @@ def count_outputs(y: Tensor, loss: Loss) -> int:
     labels = torch.unique(y)
     if int(labels[0]) >= 0 and len(labels) < C:
         absent = next(label for label in range(C) if label >= len(labels) or int(labels[label]) != label)
-        problem = f"y holds labels up to {C - 1} but no sample of class {absent}"
+        problem = f"y contains labels up to {C - 1} but no sample of class {absent}"
         raise InputError(problem, f"{ENCODE_LABELS}, or give a neuron with outputs={C}")
     return max(2, C)
 
 
 def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor | None]:
-    """Return the targets for a neuron's outputs, shape (n,) or (C, n), and the class labels if y holds labels.
+    """Return the targets for a neuron's outputs, shape (n,) or (C, n), and the class labels, shape (n,), or None.
+
+    The labels are returned for a softmax neuron, and for a vector y with several outputs; otherwise, they are None.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor 
         classes = neuron.classes if isinstance(neuron, Softmax) else outputs
         labels = _one_hot_rows(y, classes).argmax(dim=1) if y.ndim == 2 else _class_labels(y, classes)
         if "multiclass" not in loss.tasks:
-            problem = f"the {loss.name} loss does not support classes, but y holds labels for {classes} outputs"
+            problem = f"the {loss.name} loss does not support classes, but y contains labels for {classes} outputs"
             raise InputError(problem, f"use losses.cross_entropy, or give y with {classes} columns of real numbers")
         return neuron.targets(labels), labels
     columns = 1 if y.ndim == 1 else y.shape[1]
@@ -96,7 +98,7 @@ def _are_whole(y: Tensor) -> bool:
 def _class_labels(y: Tensor, classes: int) -> Tensor:
     """Return y as int64; raise InputError if an entry is not one of the labels 0 .. C-1."""
     if not _are_whole(y) or int(y.min()) < 0 or int(y.max()) >= classes:
-        problem = f"for {classes} outputs, y must hold class labels from 0 to {classes - 1} or have {classes} columns"
+        problem = f"for {classes} outputs, y needs class labels from 0 to {classes - 1}, or {classes} columns"
         raise InputError(problem, ENCODE_LABELS)
     return y.long()
 
@@ -109,9 +111,9 @@ def _one_hot_rows(y: Tensor, classes: int) -> Tensor:
 
 
 def _probability_rows(y: Tensor) -> Tensor:
-    """Return the rows of y, which must be one-hot or hold the probabilities of the classes (soft labels)."""
+    """Return the rows of y, which must be one-hot or contain the probabilities of the classes (soft labels)."""
     if bool((y < 0).any()) or bool(((y.sum(dim=1) - 1).abs() > 1e-4).any()):
-        problem = "with cross_entropy, every row of y must be one-hot or hold probabilities that sum to 1"
+        problem = "with cross_entropy, every row of y must be one-hot or contain probabilities that sum to 1"
         raise InputError(problem, f"give class labels 0 .. {y.shape[1] - 1}, shape (n,), or rows that sum to 1")
     return y
 
@@ -122,6 +124,6 @@ def _signs(y: Tensor, loss: Loss) -> Tensor:
     if bool(((numbers == 0) | (numbers == 1)).all()):
         return 2 * numbers - 1
     if not bool((numbers.abs() == 1).all()):
-        problem = f"with the {loss.name} loss, y must hold -1 and +1, or 0 and 1"
+        problem = f"with the {loss.name} loss, y must contain -1 and +1, or 0 and 1"
         raise InputError(problem, "encode the two classes, for example with np.where(y == second_class, 1, -1)")
     return numbers

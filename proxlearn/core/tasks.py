@@ -61,11 +61,11 @@ def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
     """Return the standard error of an estimate over the particles, shape (outputs, n).
 
-    It estimates how much the output would vary if the N particles were drawn again, independently and together with
-    their weights: sqrt(sum w^2 (Phi - f)^2), where the weights w sum to 1. If all weights are equal, it is the standard
-    deviation of the particles' outputs divided by sqrt(N). It shows where the particles disagree, not how noisy the
-    targets are. Trained particles are not independent: they compensate for one another, so the output varies much less
-    from seed to seed.
+    The standard error sqrt(sum w^2 (Phi - f)^2), where the weights w sum to 1, estimates how much the output would vary
+    if the N particles were drawn again, independently and together with their weights. If all weights are equal, it is
+    the standard deviation of the particles' outputs divided by sqrt(N). It shows where the particles disagree, not how
+    noisy the targets are. Trained particles are not independent: they compensate for one another, so the output varies
+    much less from seed to seed than the standard error suggests.
     """
     weights, flat = estimate_weights(cloud)[estimate], outputs.flatten(1)
     deviations = (flat - weights @ flat).square()
@@ -102,7 +102,7 @@ class Task(Protocol):
         """Return the scores of one estimate, by name."""
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """Return the scores of the individual particles by name; ``outputs`` has the shape N x outputs x n."""
+        """Return the mean scores of the individual particles, by name; ``outputs`` has the shape N x outputs x n."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class CloudOutputs:
 
 
 def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
-    """Return the outputs of a cloud, computed in blocks of samples."""
+    """Return the mean outputs and the particle scores of a cloud, computed in blocks of samples."""
     n = len(samples)
     size = samples_per_block(neuron, cloud)
     blocks = [samples] if size >= n else [samples.take_rows(rows) for rows in torch.split(torch.arange(n), size)]
@@ -279,7 +279,7 @@ def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Ta
 
 
 def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
-    """Return the outputs of a divided cloud, computed block by block without holding all outputs in memory.
+    """Return the mean outputs and the particle scores of a divided cloud, computed block by block to save memory.
 
     A single process computes all blocks in order on one thread, so that the rounding depends only on N.
     """

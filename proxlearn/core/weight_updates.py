@@ -25,9 +25,10 @@ from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.registry import WEIGHTS_GROUP, Registry
 
 Update = Callable[[PointCloud, Tensor, Tensor, Hyper, Tensor], tuple[Tensor, ProximalSolution | None]]
-"""Function of (cloud_{k-1}, Theta_k, w, hyperparameters, z0) that returns log rho_k and the proximal solution or None.
+"""Function of (cloud_{k-1}, Theta_k, w, hyperparameters, z0) that returns log rho_k and the proximal solution.
 
-An update must not modify its arguments or keep references to them, because the compiled step reuses their memory."""
+The solution is None for updates without a proximal step. An update must not modify its arguments or keep references to
+them, because the compiled step reuses their memory."""
 
 
 def proximal_weights(
@@ -62,7 +63,7 @@ UPDATES: Registry[Update] = Registry(
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
     """Return the locations to which the rows and the columns of the cost matrix belong.
 
-    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; in the paper, however, row i belongs to the new one.
+    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; in the paper, however, it belongs to the new cloud.
     """
     return (new, old) if orientation == "paper" else (old, new)
 

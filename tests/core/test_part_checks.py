@@ -112,7 +112,7 @@ def test_an_own_loss_for_two_classes_gets_the_targets_of_the_logistic_loss(tasks
         expected = pl.Risk(X, y, loss="logistic").samples.y
         assert torch.equal(pl.Risk(X, y, loss=hinge).samples.y, expected)
         assert set(expected.tolist()) == {-1.0, 1.0}
-    with pytest.raises(pl.InputError, match=r"with the hinge loss, y must hold -1 and \+1"):
+    with pytest.raises(pl.InputError, match=r"with the hinge loss, y must contain -1 and \+1"):
         pl.Risk(X, X[:, 0], pl.neurons.Tanh(), loss=hinge)
 
 
@@ -143,9 +143,12 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "compiled name": (lambda: pl.Risk(X, LABELS, FLAT), "a neuron called `tanh` already exists"),
     "huber of classes": (
         lambda: pl.Risk(X, LABELS, pl.neurons.Tanh(3), pl.losses.huber),
-        "huber loss does not support classes, but y holds labels for 3 outputs; use losses.cross_entropy",
+        "huber loss does not support classes, but y contains labels for 3 outputs; use losses.cross_entropy",
     ),
-    "infinite label": (lambda: pl.Risk(X, LABELS / 0.0, loss="cross_entropy"), "y holds a number that is not finite"),
+    "infinite label": (
+        lambda: pl.Risk(X, LABELS / 0.0, loss="cross_entropy"),
+        "y contains a number that is not finite",
+    ),
     "no labels": (lambda: pl.Risk(X, [], loss="cross_entropy"), r"y has the shape \(0,\), but X has 6 rows"),
 }
 
@@ -204,7 +207,7 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
             "unknown estimate 'plain'; choose from weighted, unw",
         ),
         ((pl.PointCloud.from_arrays(np.zeros((2, 3))), X), "a particle has 4 coordinates"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "X holds a number that is not finite in row 0"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "row 0 of X contains a number that is not finite"),
     ],
 )
 def test_wrong_predictions_are_refused(arguments: tuple[Any, ...], message: str) -> None:

@@ -42,7 +42,7 @@ def test_a_registered_part_cannot_replace_another_and_can_be_removed() -> None:
     for name in ("one", "three"):
         with pytest.raises(InputError, match=f"the number `{name}` was not registered in this process"):
             registry.unregister(name)
-    with pytest.raises(InputError, match="number `four` is 'iv'; give an int"):
+    with pytest.raises(InputError, match="number `four` cannot be 'iv'; give an int"):
         registry.register("four", "iv")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="must be a word of letters, digits"):
         registry.register("a b", 4)

@@ -60,7 +60,7 @@ class Energy(Functional):
             raise InputError("the dimension of a particle is not given", "give p=..., or blocks={...}")
         for name, function in (("V", V), ("W", W)):
             if function is not None and not callable(function):
-                raise InputError(f"{name} is {function!r:.100}, not a function", f"give {name}=lambda theta, ...")
+                raise InputError(f"{name} is {function!r:.100}, not a function", f"give {name} as a function")
         p = None if p is None else validators.whole("p", p, 1)
         self.V, self.W = V, W
         self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
@@ -103,7 +103,7 @@ class Energy(Functional):
 
         With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
         that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, and theta_i enters every term of the sum:
-        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
+        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). The ``paper`` w has a different gradient.
 
         Parameters
         ----------

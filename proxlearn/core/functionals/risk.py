@@ -1,6 +1,6 @@
 """The risk F(rho) = (1/n) sum_m l(y_m, f_m) + <R, rho> of a network with outputs f_m = sum_i rho_i Phi(x_m, theta_i).
 
-The potentials cost O(N n n_x), because the paper's N x N matrix U is never formed; forming it would cost O(N^2 n n_x).
+The potentials cost O(N n n_x), because the paper's N x N matrix U, whose cost would be O(N^2 n), is never formed.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Risk(Functional):
     Parameters
     ----------
     X : array-like, shape (n, n_x)
-        Features, as finite numbers. Their precision, float32 or float64, is that of an initial cloud; integers are
+        Features, as finite numbers. Initial clouds have the precision of the features, float32 or float64; integers are
         converted to float64. Features are not rescaled; standardise them first if their units differ.
     y : array-like, shape (n,) or (n, C)
         Targets. Their meaning depends on the loss and on the number of outputs of the neuron:
 
         - C columns (C > 1) are the targets of C outputs: real numbers, or one-hot rows for C classes;
           ``losses.cross_entropy`` also accepts rows of probabilities.
-        - One column with a neuron of one output holds real numbers. With the default loss and the default neuron, this
-          includes the class labels 0, 1, 2, which are regressed as numbers. With ``losses.logistic``, or another loss
-          that is not for regression, the two classes are -1 and +1, or 0 and 1, which are converted to -1 and +1.
-        - One column with a neuron of C > 1 outputs, or with the softmax neuron, holds class labels 0 .. C-1. They are
-          converted to one-hot rows (for softmax, to the probability 1 of the true class).
+        - One column with a neuron of one output contains real numbers. With the default loss and the default neuron,
+          this includes the class labels 0, 1, 2, which are regressed as numbers. With ``losses.logistic``, or another
+          loss that is not for regression, the two classes are -1 and +1, or 0 and 1, which are converted to -1 and +1.
+        - One column with a neuron of C > 1 outputs, or with the softmax neuron, contains class labels 0 .. C-1. They
+          are converted to one-hot rows (for softmax, to the probability 1 of the true class).
     neuron : Neuron or str, optional
         Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y``, or one per
         class for labels with ``losses.cross_entropy``. The name of another activation, such as "relu", selects the same
@@ -191,7 +191,7 @@ class Risk(Functional):
         return self.potentials_of_response(response, theta, rho, self.particle_sums(response, rho, hyper), hyper)
 
     def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
-        """Return the sums over the particles on which the potentials depend: P^T rho and, if needed, P^T 1.
+        """Return the sums P^T rho and, if needed, P^T 1 over the particles; the potentials depend on these sums.
 
         If the response covers only some particles of a cloud, the caller adds the sums of all responses.
 

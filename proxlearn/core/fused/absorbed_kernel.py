@@ -227,14 +227,14 @@ def _build_sparse_row(i, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
 
 @compile_pass()
 def build_short(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
-    """Run ``build_dense`` for a short neighbour list, on one thread."""
+    """Build K as ``build_dense`` does, for a short neighbour list and on one thread."""
     for i in range(len(gamma)):
         _build_sparse_row(i, kernel, gamma, log_scale)
 
 
 @compile_pass(parallel=True)
 def build_sparse(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
-    """Run ``build_dense`` for a neighbour list."""
+    """Build K as ``build_dense`` does, for a neighbour list."""
     for i in prange(len(gamma)):
         _build_sparse_row(np.int64(i), kernel, gamma, log_scale)
 
@@ -257,14 +257,14 @@ def _sweep_sparse_rows(t, kernel, z, rho, u, q):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def sweep_short(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
-    """Run ``sweep_dense`` for a short neighbour list, on one thread."""
+    """Compute u, q^ and v for z^ and a short neighbour list, on one thread."""
     _sweep_sparse_rows(0, kernel, z, rho, u, q)
     _add_parts(kernel.parts, v)
 
 
 @compile_pass(parallel=True)
 def sweep_sparse(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
-    """Run ``sweep_dense`` for a neighbour list."""
+    """Compute u, q^ and v for z^ and a neighbour list."""
     for t in prange(len(kernel.parts)):
         _sweep_sparse_rows(np.int64(t), kernel, z, rho, u, q)
     _add_parts(kernel.parts, v)

@@ -77,10 +77,10 @@ def _threads_may_share_passes() -> bool:
 
 
 def compile_helper(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator of a function that only compiled passes call, and that Python therefore cannot call.
+    """Return a decorator for functions that are called only by compiled passes; Python cannot call them.
 
-    Without the code that converts Python objects to its arguments, it compiles faster. It is not stored in the cache,
-    because the passes that call it contain its code.
+    Such a function compiles faster, because no code that converts Python objects to its arguments is compiled. The
+    function is not stored in the cache, because the passes that call it contain its code.
     """
     decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**NOT_FROM_C, **NOT_FROM_PYTHON, **options)
     return decorate
@@ -116,7 +116,7 @@ class PassCache(_Cache):
         return any((folder / name).is_file() for folder in folders())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code for a signature, or None, in which case Numba compiles the function.
+        """Return the stored code for a signature, or None if there is none; Numba then compiles the function.
 
         If another process is compiling the same pass, this function waits for it.
         """
@@ -177,7 +177,7 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """Return a file name that depends on all that affects the code, except the sources (see ``sources_key``)."""
+        """Return a file name that depends on everything that affects the code and is not covered by ``sources_key``."""
         source = Path(inspect.getfile(self._function)).read_bytes()
         parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]
@@ -219,7 +219,7 @@ _locks: dict[str, FileLock] = {}
 
 
 def _lock(name: str) -> bool:
-    """Wait until no other process compiles a pass, and announce that this process compiles it; return success.
+    """Wait until no other process compiles a pass, then lock it for this process; return whether it was locked.
 
     The lock only saves work: jobs of a sweep that start together need the same passes. A process that waits holds only
     the locks of passes that call this one, so processes cannot wait for each other.

@@ -1,7 +1,8 @@
 """A second process that compiles the fixed point while this process compiles the drift.
 
 Numba compiles one function at a time, on one core. The first step needs the drift and then the fixed point, and each
-takes seconds to compile. The second process stores its code in the cache, from which this process loads it.
+takes seconds to compile. The second process stores the code of the fixed point in the cache, from which this process
+loads it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ PATIENCE = 60.0
 
 _running: list[subprocess.Popen[bytes]] = []
 _decided: set[np.dtype] = set()
-"""Precisions for which ``start`` has already searched the cache; a selection calls it once per candidate."""
+"""Precisions for which ``start`` has already searched the cache; a selection calls ``start`` once per candidate."""
 
 
 def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
-    """Return the arguments of a small fixed point, with the types that every dense fixed point has in a precision."""
+    """Return the arguments of a small fixed point; their types are those of every dense fixed point in ``dtype``."""
     points = np.arange(32.0).reshape(16, 2).astype(dtype)
     kernel = dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
     return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")
@@ -72,7 +73,7 @@ def start(dtype: np.dtype) -> None:
 
 
 def wait() -> None:
-    """Wait until the second process has ended; its code is then in the cache, unless it failed."""
+    """Wait until the second process has ended; the compiled code is then in the cache, unless the process failed."""
     if not _running:
         return
     COMPILE_TIME.start()

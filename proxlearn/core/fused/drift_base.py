@@ -71,7 +71,7 @@ class FusedDrift(ABC):
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """Return w, given P c: v + u with the paper's cotangent c, or v + 2 u with that of the first variation.
+    """Return w, given ``inner_c`` = P c: v + u for the paper's cotangent c, or v + 2 u for that of the first variation.
 
     ``u`` must be given if the readings of drift and prox_potential differ.
     """
@@ -108,7 +108,7 @@ def product(A: Tensor, B: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def row_products(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return the inner product of each row with a vector, as ``product`` does."""
+    """Return the inner product of each row with a vector, computed by ``product``."""
     inner: np.ndarray = product(torch.from_numpy(rows), torch.from_numpy(vector)[:, None])[:, 0].numpy()
     return inner
 

@@ -97,7 +97,7 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
     """Return the function that runs the rounds with the two operations of a kernel; the function can be compiled."""
 
     def rounds(kernel, gamma, rho, unit, log_xi, kappa, log_z, delta, L, by_norms, reach, smallest, share):  # type: ignore[no-untyped-def]
-        """Run the rounds from log_z; return whether no plain number left its range, and the pair of Algorithm 1.
+        """Run the rounds from log_z; return whether all plain numbers stayed in range, and the pair of Algorithm 1.
 
         ``gamma`` is memory for the shift, in the precision of K. ``by_norms`` selects the paper's criterion.
         """

@@ -1,4 +1,4 @@
-"""One recursion with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
+"""The compiled step, with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
 
 Each step is in one of four regimes. *Identity*: no two particles are close enough to exchange mass, and the proximal
 step is the identity up to 2^-53; the check costs O(N p). *Sparse*: few pairs are close enough, and the products run
@@ -49,16 +49,16 @@ MOST_DENSE = 8192
 """Number of particles above which the kernel consists of tiles or uses a neighbour list, instead of one N x N matrix.
 """
 MOST_NEIGHBOURS = 250
-"""Mean number of neighbours above which such a cloud uses tiles, which are then faster and smaller than a list."""
+"""Mean number of neighbours above which a cloud of more than MOST_DENSE particles uses tiles instead of a list."""
 LARGE_SHARE = 0.6
-"""Share of the tiles above which none is skipped."""
+"""Largest share of tiles within the cut-off for which the other tiles are skipped."""
 MOST_SOLUTIONS = 4
-"""Maximum number of times that a step with tiles is solved, each time with a larger cut-off; the last solution uses all
-tiles.
+"""Maximum number of times that a step is solved, each time with a larger cut-off; with tiles, the last solution uses
+all of them.
 """
 
 LARGEST_LENGTH = 1e150
-"""Largest step or cut-off that can be squared in every precision without overflow; in float32 the limit is lower."""
+"""Largest step or cut-off that can be squared in float64 without overflow; a float32 square overflows earlier."""
 
 
 class FusedStep:
@@ -124,7 +124,7 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen for the next step, and the fixed point, or None if the weights do not change."""
+        """Return the screen for the next step, if any, and the fixed point, or None if the weights do not change."""
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
         epsilon = self.hyper.epsilon
@@ -274,7 +274,7 @@ class FusedStep:
         return self._tiles[dtype]
 
     def _free_memory(self) -> int:
-        """Return the memory of this machine that this process may use."""
+        """Return the number of bytes of free memory that this process may use."""
         return free_memory()
 
     def _memory(self, dtype: np.dtype) -> np.ndarray:
@@ -296,7 +296,7 @@ class FusedStep:
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
-        """Return a screen around a cloud; if its list is empty, use the largest radius for which it stays empty."""
+        """Return a screen around a cloud; if its list is empty, the radius is enlarged while the list stays empty."""
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:

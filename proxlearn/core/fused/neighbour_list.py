@@ -1,6 +1,6 @@
 """Neighbour lists, built from cells as in molecular dynamics codes.
 
-A cell is a box on the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
+A cell is a box in the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
 its own cell and the adjacent ones. The summation of a distance stops as soon as it exceeds the radius.
 """
 
@@ -72,7 +72,7 @@ def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untype
 
 
 def make_grid(cloud: np.ndarray, radius: float) -> Grid:
-    """Sort a cloud into cells at least ``radius`` wide; there are about as many cells as points."""
+    """Sort a cloud into cells at least ``radius`` wide; there are at most about four times as many cells as points."""
     low, high = _extent(cloud)
     axes = np.argsort(low - high, kind="stable")
     used = np.full(CELL_COORDINATES, -1)
@@ -211,11 +211,11 @@ def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
 SAMPLED = 32
 """Number of particles whose neighbours ``mean_neighbours`` counts."""
 PART = 2**13
-"""Number of particles with which ``mean_neighbours`` compares these at a time."""
+"""Number of particles with which ``mean_neighbours`` compares the sampled particles at a time."""
 
 
 def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
-    """Estimate the mean number of neighbours within a radius from every k-th particle of the cloud."""
+    """Estimate the mean number of neighbours within a radius; only those of every k-th particle are counted."""
     sample = cloud[:: max(1, len(cloud) // SAMPLED)]
     counts = np.full(len(sample), -1)
     # The distances are computed in parts, because the differences of a whole cloud take up as much memory as the cloud.
@@ -249,7 +249,7 @@ steps."""
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """Return the largest radius without pairs that a cheap search finds; it is at least the given radius."""
+    """Return the largest radius at which a cheap search, starting from ``radius``, finds no pair."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)

@@ -1,8 +1,8 @@
 """A neighbour list between two clouds for a single step, for few particles in few dimensions.
 
 If particles move by a large part of the cut-off in one step, no list is valid for a second step. The list is then built
-between the cloud and its successor, within the cut-off only and by one thread, which takes a quarter of the time of a
-list with a margin (neighbour_list.py).
+between the cloud and its successor, within the cut-off only and by one thread. This takes a quarter of the time that a
+list with a margin takes (neighbour_list.py).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from proxlearn.core.fused.neighbour_list import NeighbourList
 from proxlearn.core.fused.vector_math import FINITE
 
 MOST_COORDINATES = 3
-"""Largest dimension of a particle; cells on two coordinates separate points well in up to three dimensions, but poorly
-in more.
+"""Largest dimension of a particle for which a one-step list is built; in more dimensions, cells in two coordinates
+separate points poorly.
 """
 MOST_ROWS = 4096
-"""Number of particles above which several threads with a list for several steps are faster."""
+"""Number of particles above which a list for several steps, with several threads, is faster than a one-step list."""
 WIDER = 1 + 1e-5
 """Factor by which the list is wider than the cut-off, so that rounding of a distance does not lose a pair."""
 
 
 @compile_pass(fastmath=FINITE, error_model="numpy")
 def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-untyped-def]
-    """List the columns within ``radius`` of each row, except its own; return whether ``neighbours`` can hold them.
+    """List the other particles' columns within ``radius`` of each row; return whether they fit into ``neighbours``.
 
-    The columns are sorted into cells on the two widest coordinates, at least as wide as the radius. A third coordinate
+    The columns are sorted into cells in the two widest coordinates, at least as wide as the radius. A third coordinate
     would leave most cells empty, and looking at an empty cell takes longer than comparing a few points.
     """
     N, p = columns.shape
@@ -86,7 +86,7 @@ def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-
 
 
 def list_between(rows: np.ndarray, columns: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """Return the pairs of a row and another column within ``radius``, or None if there may be more than ``most``."""
+    """Return the pairs (row i, column j != i) within ``radius``, or None if there may be more than ``most``."""
     starts, neighbours = np.empty(len(rows) + 1, np.int64), np.empty(most, np.int32)
     if not _close_pairs(rows, columns, radius * WIDER, starts, neighbours):
         return None

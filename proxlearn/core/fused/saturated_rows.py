@@ -71,7 +71,7 @@ def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
 
 @compile_helper(fastmath=FAST)
 def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
-    """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next one.
+    """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next sample.
 
     If ``near`` cannot hold them all, the reach is halved and the search is repeated. After TRIES failed attempts, the
     returned number is -1.
@@ -118,7 +118,10 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
 
 @compile_helper(fastmath=IN_ORDER, error_model="numpy")
 def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
-    """Classify a whole row and replace z by tanh z; return DENSE, without signs, if there are too many pairs."""
+    """Classify a whole row, replace z by tanh z, and return the number of pairs.
+
+    If there are more than NEAR pairs, set all signs to 0 and return DENSE.
+    """
     one = z.dtype.type(1)
     number = 0
     # The loop is vectorised only if divisions are not checked for zero; hence numpy's error model.

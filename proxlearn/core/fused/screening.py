@@ -45,7 +45,7 @@ def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilo
     In row i, the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z))
     times the diagonal entry; in column j, to that bound times exp(osc(log rho)). Without near pairs, log z stays in
     every round between log z0 and its value at the fixed point, (log xi - log rho) / kappa, so its oscillation is at
-    most the larger of the two.
+    most the larger of their oscillations.
     """
     exponent = osc_log_rho + osc_log_z + math.log(max(N - 1, 1)) - LOG_TOLERANCE
     return math.sqrt(max_step**2 + 2 * epsilon * exponent)
@@ -62,9 +62,9 @@ def skin(radius: float, max_step: float) -> float:
 
 
 class IdentityInfo(Info):
-    """The diagnostics of a proximal step that is the identity, whose potentials have a closed form.
+    """The diagnostics of an identity step.
 
-    They are computed on demand.
+    The potentials of such a step have a closed form and are computed on demand.
     """
 
     def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:

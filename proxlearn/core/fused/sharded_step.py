@@ -1,6 +1,6 @@
-"""One recursion of a cloud that is divided among several processes; the bits do not depend on their number.
+"""The compiled step of a cloud that is divided among several processes; the bits do not depend on their number.
 
-Every rank holds the whole cloud, N (p + 1) numbers, but the responses, the noise and the kernel rows of its own
+Every rank stores the whole cloud, N (p + 1) numbers, but the responses, the noise and the kernel rows of its own
 particles only. A step has these exchanges: the sums P^T rho and P^T 1 over the particles; the new locations and the
 potential w; and, in each round of the proximal fixed point, one sum over the columns of the kernel. All other work of a
 step is O(N p), or O(number of neighbours) for clouds with a neighbour list; every rank repeats it on the same numbers.

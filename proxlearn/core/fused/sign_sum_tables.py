@@ -26,7 +26,7 @@ PATTERNS, INPUTS = 2**SIGNS, SIGNS * TABLES
 
 
 def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
-    """Return a pointer to row ``row`` of a contiguous array with LANES columns, as one vector."""
+    """Return a pointer to one vector: row ``row`` of a contiguous array with LANES columns."""
     data = context.make_array(kind)(context, builder, array).data
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [builder.mul(row, row.type(LANES))]), vector.as_pointer())

@@ -111,8 +111,8 @@ def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-d
 def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, gradient, shifts):  # type: ignore[no-untyped-def]
     """Compute inner_c = P c, and replace the probabilities by G P (delta_label - p).
 
-    ``gradient`` is the sum over the samples of the latter times X, and ``shifts`` is the same sum without X. Both have
-    one row per particle and class.
+    ``gradient`` is the sum over the samples of these new values times X, and ``shifts`` is the same sum without X. Both
+    have one row per particle and class.
     """
     N, n_x = len(inner_c), len(half)
     tiles, others, _ = Z.shape

@@ -146,7 +146,7 @@ class TanhDrift(FusedDrift):
         return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _second_product(self) -> np.ndarray:
-        """Compute (G o S) [1 X] for the active rows; return the row of each particle in the product, or -1."""
+        """Compute (G o S) [1 X] for the active rows; return each particle's row in the product (-1 if omitted)."""
         rows = np.flatnonzero(self.active)
         if 2 * len(rows) > len(self.active):
             # Multiplying rows of zeros, whose gradient is zero, costs less than copying the other rows.

@@ -1,4 +1,4 @@
-"""The tanh drift for samples with one feature, whose passes compute the pre-activations and gradients themselves.
+"""The tanh drift for samples with one feature, with pre-activations and gradients computed without matrix products.
 
 A matrix product with the two rows [1 x] would take longer than the rest of such a step.
 """

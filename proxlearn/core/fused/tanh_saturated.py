@@ -8,7 +8,7 @@ samples; the signs of all other samples are stored, one byte each. Neighbour lis
 same way.
 
 A step sums over the signs of all saturated entries and over the *pairs* (row, sample) that are not saturated. A row
-with more pairs than its list holds is *dense*: it is computed as a whole, twice, at every step.
+with more pairs than its list can contain is *dense*: it is computed as a whole, twice, at every step.
 
 The result is exact: the radius accounts for rounding, a pre-activation has the same bits in every pass
 (saturated_rows.py), and the pairs depend only on the cloud. The lists affect the cost of a step but never its result.
@@ -53,9 +53,9 @@ cost more.
 
 
 def saturates(problem: Risk) -> bool:
-    """Predict whether the neurons will saturate; the answer depends on the data alone, so a resumed run chooses alike.
+    """Predict from the data alone whether the neurons will saturate, so that a resumed run uses the same drift.
 
-    It is False for a mini-batch.
+    The result is False for a mini-batch.
     """
     lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
     return not problem.batch and bool(lengths.median() >= LARGE)

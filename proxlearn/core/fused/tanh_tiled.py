@@ -25,7 +25,7 @@ TILE = 1024
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
-    """Run ``tanh_drift.forward``, but add to ``sums`` and store the signs of the saturated rows of T."""
+    """Replace Z by T = tanh Z, add the contributions to ``sums``, and store the signs of the saturated rows of T."""
     N, n = Z.shape
     blocks = sums.shape[0]
     one = Z.dtype.type(1)
@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama, omitting the gradient of b and w in the unsaturated rows."""
+    """Apply Euler-Maruyama, omitting the gradient with respect to b and w in the unsaturated rows."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -137,7 +137,7 @@ class TiledTanhDrift(FusedDrift):
         u: np.ndarray | None,
         rows: np.ndarray,
     ) -> np.ndarray:
-        """Return the gradient of b and w, a o (G o S) [1 X], for the given unsaturated rows."""
+        """Return the gradient with respect to b and w, a o (G o S) [1 X], for the given unsaturated rows."""
         points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))

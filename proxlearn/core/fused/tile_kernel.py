@@ -57,7 +57,7 @@ class Tiles(NamedTuple):
     leaf_low: np.ndarray
     leaf_high: np.ndarray
     limit: float
-    """Squared distance of two boxes beyond which a tile is skipped."""
+    """Squared distance between two boxes beyond which their tile is skipped."""
     starts: np.ndarray
     """Index of the first entry of each group of rows, followed by the number of entries."""
 
@@ -69,7 +69,7 @@ class Round(NamedTuple):
     """
 
     gamma: np.ndarray
-    """Potential of each column; that of the padding is -inf, so that it never has the largest entry of a row."""
+    """Potential of each column; that of the padding is -inf, so that no padded entry is the largest of a row."""
     scale: np.floating
     z: np.ndarray
     rho: np.ndarray
@@ -262,7 +262,7 @@ class TileKernel:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
         self.tiles = Tiles(first, group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
-        """Number of entries of the tiles within the cut-off that this process computes, including padding."""
+        """Number of entries, including padding, that this process computes in the tiles within the cut-off."""
         self.active_share = self._count_all(self.entries) / (groups * GROUP * leaves * LEAF)
         """Share of the tiles that are not skipped."""
         self.is_stored = memory is not None and self.entries <= len(memory)
@@ -326,7 +326,7 @@ class TileKernel:
 
 
 def tile_memory(N: int, dtype: np.dtype, budget_bytes: int) -> np.ndarray:
-    """Return memory for the entries of N particles, limited to ``budget_bytes`` and allocated on first use."""
+    """Return at most ``budget_bytes`` of memory for the entries of N particles; it is allocated on first use."""
     padded = -(-N // LEAF) * LEAF
     return _aligned_empty((min(budget_bytes // dtype.itemsize, padded**2),), dtype)
 

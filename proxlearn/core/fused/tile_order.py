@@ -16,7 +16,7 @@ from numba import njit
 from proxlearn.core.fused.code_cache import compile_pass
 
 GROUP = 8
-"""Number of rows for which the columns are read once."""
+"""Number of rows in a group; a sweep processes these rows together."""
 LEAF = 64
 """Number of columns in a leaf, a multiple of the width of a vector register and of ``GROUP``."""
 
@@ -98,9 +98,9 @@ class Boxes(NamedTuple):
 
     @staticmethod
     def around(coordinates: Iterable[np.ndarray], size: int) -> Boxes:
-        """Return the boxes around every ``size`` consecutive particles, given an iterable of their coordinates.
+        """Return one box per ``size`` consecutive particles, given an iterable with one array per coordinate.
 
-        One coordinate at a time is in memory, because an ordered copy of a large cloud would take as much as the cloud.
+        One coordinate at a time is in memory, because an ordered copy of a cloud would be as large as the cloud.
         """
         low, high = [], []
         for values in coordinates:

@@ -3,9 +3,9 @@
 Numba's versions call the mathematical library for each number. exp and tanh use 2^y = 2^k 2^g with an integer k and |g|
 <= 1/2, where 2^g is a Taylor polynomial and 2^k is set in the exponent's bits. exp(x) is accurate to |x| + 2 units in
 the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1. For x = 2^k m,
-log(x) uses the series of artanh((m - 1) / (m + 1)) with 1/sqrt(2) <= m < sqrt(2); sin and cos of a quarter turn are
-Taylor polynomials. log is accurate to 3 units in the last place for x <= 1/2 or x = 1; sin and cos are accurate to 3
-units in the last place of 1.
+log(x) uses the series of artanh((m - 1) / (m + 1)) with 1/sqrt(2) <= m < sqrt(2); sin and cos of up to an eighth
+of a turn are Taylor polynomials. log is accurate to 3 units in the last place for x <= 1/2 or x = 1; sin and cos are
+accurate to 3 units in the last place of 1.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ ENTRIES_AT_ONCE = 2**20
 without saving time.
 """
 MOST_PAIRS = 2**24
-"""Maximum number of pairs that ``offdiagonal_share`` compares; more would take longer than many steps."""
+"""Maximum number of pairs that ``offdiagonal_share`` compares; comparing more would take as long as many steps."""
 
 
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
     """Return the kernel between two clouds of N particles; row i belongs to ``rows[i]``.
 
-    This function serves the plain torch engine, which computes all pairs, so ``auto`` means the log kernel. If the
-    kernel is divided into tiles, they are absorbed as long as their floating-point range allows it.
+    All pairs are computed, so ``auto`` means the log kernel. If that kernel is divided into tiles, the tiles absorb the
+    potentials with ``auto``, as long as the floating-point range allows it, but not with ``log``.
     """
     N, device = len(rows), rows.device
     if which == "dense":

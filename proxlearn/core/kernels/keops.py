@@ -16,7 +16,7 @@ __all__ = ["FAILURE", "KeOpsLogKernel", "try_kernel"]
 DEVICES = ("cuda",)
 """Devices on which the kernel is a formula; on the CPU, the fused engine uses its own compiled functions."""
 MOST_COORDINATES = 100
-"""Largest dimension p for which a formula is used: it keeps all coordinates of a particle in registers of the GPU."""
+"""Largest dimension p for which a formula is used, because all coordinates of a particle must fit into registers."""
 
 
 class Failure:
@@ -26,7 +26,7 @@ class Failure:
     reported = False
 
     def take(self) -> str | None:
-        """Return the reason at the first call after the failure and None afterwards, so that it is reported once."""
+        """Return the reason at the first call after a failure, and None otherwise, so that it is reported only once."""
         if self.reason is None or self.reported:
             return None
         self.reported = True

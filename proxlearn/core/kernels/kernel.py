@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SMALLEST_TOTAL = 1e-280
-"""Smallest mass of a column, relative to the largest weight, that is not affected by underflow in float64."""
+"""Smallest mass of a column that is not affected by underflow in float64, as a multiple of the largest weight."""
 
 
 class LogSums:
@@ -39,7 +39,7 @@ class LogSums:
         self._factor = torch.zeros_like(self._largest)
 
     def add(self, terms: Tensor) -> None:
-        """Add one number to each sum; ``terms`` holds the logarithms of the numbers."""
+        """Add one number to each sum; ``terms`` contains the logarithms of the numbers."""
         terms = terms.double()
         largest = torch.maximum(self._largest, terms)
         # exp(-inf - -inf) is not a number, and both sums are 0 there.
@@ -133,7 +133,7 @@ def centred(potential: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 class DenseKernel:
-    """The matrix Gamma, with two matrix-vector products per round; it underflows if C exceeds about 200 epsilon."""
+    """The matrix Gamma, with two matrix-vector products per round; float32 entries underflow near C = 200 epsilon."""
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
         self.Gamma = torch.exp(C / (-2 * epsilon))

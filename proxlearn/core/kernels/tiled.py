@@ -38,7 +38,7 @@ class Tiling:
     size: int
     """Number of rows per tile."""
     keep: bool
-    """Whether a tile is kept after its first use, or rebuilt for every use."""
+    """Whether a tile is kept after its first use; otherwise, it is rebuilt for every use."""
 
     def __iter__(self) -> Iterator[slice]:
         return (slice(first, first + self.size) for first in range(0, self.num_rows, self.size))
@@ -58,7 +58,7 @@ def make_tiling(num_rows: int, num_columns: int, device: torch.device, kept_byte
 
 
 class TiledLogKernel:
-    """A ``LogKernel`` in tiles of rows; sums over the columns of several tiles are accumulated in float64."""
+    """A ``LogKernel`` in tiles of rows; the sum of a column extends over all tiles and is accumulated in float64."""
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
         self.rows, self.columns, self.epsilon, self.tiling = rows, columns, epsilon, tiling
@@ -123,7 +123,7 @@ class Absorption:
     potential: Tensor
     """log z or log q at the time of the absorption."""
     result: Tensor
-    """log Gamma' z or log Gamma'^T q' at that time, or an estimate within RANGE."""
+    """log(Gamma' z) or log(Gamma'^T q') at that time."""
     distance: float
     """Upper limit on max|log z - potential| or max|log q - potential|."""
     tiles: list[Tensor]
@@ -134,10 +134,10 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
     """A tiled kernel that uses matrix products instead of logsumexp while the potentials change little.
 
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
-    to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between
-    exp(-R) and exp(R): it cannot overflow, and the entries that underflow contribute less than N exp(2 R) times the
-    smallest number of the type. Gamma'^T q' has separate tiles of the same kind. If R would exceed ``RANGE``, or is
-    unknown (delta=0), the operation is computed in the log domain. The limit on the changes comes from
+    to 1, and their product with z / z* is (Gamma' z)_i / (Gamma' z*)_i. With max|log z - log z*| <= R, that product
+    lies between exp(-R) and exp(R): it cannot overflow, and the entries that underflow contribute less than N exp(2 R)
+    times the smallest number of the type. Gamma'^T q' has separate tiles of the same kind. If R would exceed ``RANGE``,
+    or is unknown (delta=0), the operation is computed in the log domain. The limit on the changes comes from
     ``limit_change``, so no operation waits for the device.
     """
 

@@ -213,7 +213,7 @@ class AutodiffResponse(Response):
                 self.P = torch.cat([neuron.phi(theta[rows], samples) for rows in tiles])
 
     def _forward(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return the parameters of a tile's particles and their rows of P, which the tape connects."""
+        """Return the parameters of a tile's particles, and the rows of P that are computed from them on the tape."""
         theta = self.theta[rows].detach().requires_grad_()
         with torch.enable_grad():
             return theta, self.neuron.phi(theta, self.samples)

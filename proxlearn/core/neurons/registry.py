@@ -25,14 +25,14 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
         # One output, as in the paper's neuron, is enough for two classes and for a real target.
         "tanh_outputs": lambda classes: Perceptron(num_outputs=classes) if classes > 2 else Perceptron(),
     },
-    "a Neuron, or a function of the number of classes that returns one",
+    "a Neuron, or a function that returns one for a number of classes",
     lambda part: isinstance(part, Neuron) or callable(part),
 )
 """Neurons by name, as functions of the number of classes. The default neuron of a task is the first of proxlearn's own
-neurons that supports it.
+neurons that supports the task.
 
-An entry point of the group ``proxlearn.neurons`` is a Neuron, or such a function (or a class that takes the number of
-classes).
+An entry point of the group ``proxlearn.neurons`` is a Neuron, or a function or class that returns a Neuron for a number
+of classes.
 """
 
 

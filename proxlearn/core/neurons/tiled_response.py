@@ -19,7 +19,7 @@ WHOLE_ENTRIES = 2**26
 TILE_ENTRIES = 2**22
 """Number of outputs per tile, enough to occupy all cores or a GPU."""
 COPIES = 4
-"""Number of matrices of the size of the outputs that the response and its operations hold in memory."""
+"""Number of matrices (of the size of the outputs) that the response and its operations hold in memory."""
 
 
 def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
