@@ -28,12 +28,12 @@ from proxlearn.printable_text import override_word, quote, quote_literal
 
 
 def count_combinations(overrides: list[Override], limit: int) -> int:
-    """Return the number of combinations of the values of all overrides; above ``limit``, it may be underestimated."""
+    """Return the number of jobs that the overrides define; a number above ``limit`` may be underestimated."""
     return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
 
 
 def expand_grid(overrides: list[Override]) -> list[list[str]]:
-    """Return the overrides of each job in the same order as Hydra: the last key varies fastest.
+    """Return the overrides of each job; the jobs are in the order of Hydra, in which the last key varies fastest.
 
     A key that occurs twice keeps its first position and its last value.
     """
@@ -154,7 +154,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return the typed string, in quotes if Hydra would otherwise change it, such as a column called 1.50 or `true`."""
+    """Return the typed string, in quotes if Hydra would otherwise change it (for example, the name 1.50 or `true`)."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 

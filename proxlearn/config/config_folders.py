@@ -37,7 +37,7 @@ PACKAGE = "proxlearn.configs"
 
 
 def config_folder() -> Path:
-    """Return the absolute path of the folder of the packaged YAML configs."""
+    """Return the absolute path of the folder with the packaged YAML configs."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations))).absolute()

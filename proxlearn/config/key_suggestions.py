@@ -1,4 +1,4 @@
-"""Remedies for config keys that do not exist, which suggest the key that the user most likely meant."""
+"""Remedies for config keys that do not exist: suggestions of the key that the user most likely meant."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LauncherInfo:
 
 
 SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
-"""Defaults of both submitit launchers; a relative folder is below the folder of the sweep."""
+"""Defaults of both submitit launchers; a relative folder is inside the sweep folder."""
 LAUNCHERS = {
     "basic": LauncherInfo(here=True),
     # By default, joblib passes several short jobs at once to one worker, while other workers are idle.

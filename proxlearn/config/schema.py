@@ -141,7 +141,7 @@ class TrainConfig(Hyperparameters[float | None]):
     overwrite: bool = setting(flag)
     init_from: str | None = setting(optional(path))
     init_sha256: str | None = setting(optional(word("null")))
-    """Checksum of the initial cloud of a run with ``init_from``; a later checkpoint of that folder is not used."""
+    """Checksum of the initial cloud if ``init_from`` is set; later checkpoints in that folder are not used."""
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
     loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
@@ -210,7 +210,7 @@ KEY_ORDER = (
     *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
     *("batch_size", "loss", "activation", "confinement", "validation_fraction"),
 )
-"""The order of the keys in config.yaml, which is the same in every version so far; other keys follow."""
+"""The order of the keys in config.yaml; all versions so far use this order. Other keys follow."""
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:

@@ -21,8 +21,8 @@ from proxlearn.distributed.world import SharedError, World
 from proxlearn.errors import InputError, ProxlearnError
 
 VISIBLE_SECONDS = 10.0
-"""Seconds to wait for a file of rank 0 to become visible to the other ranks, because network file systems cache
-the content of folders.
+"""Time in seconds within which a file of rank 0 must become visible to the other ranks; network file systems cache the
+content of folders, so a new file may not be visible at once.
 """
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def check_same_program(world: World) -> None:
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if they were given different commands, or if N is too small."""
+    """Raise an error on all ranks if they were given different commands, or if N is too small for their number."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)
@@ -98,7 +98,7 @@ def check_visible(world: World, folder: Path) -> None:
 
 
 def _require_equal(world: World, own: Mapping[str, Any], remedy: str) -> None:
-    """Raise an error on all ranks that names the first value in which a rank differs from rank 0."""
+    """Raise an error on all ranks if a rank differs from rank 0; the error names the first value that differs."""
     facts = world.gather(own)
     for rank, other in enumerate(facts):
         for key in dict.fromkeys((*facts[0], *other)):

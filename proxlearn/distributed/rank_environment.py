@@ -17,7 +17,7 @@ TIMEOUT_VARIABLE = "PROXLEARN_RANK_TIMEOUT"
 """Name of the environment variable that sets the time in seconds after which a silent rank is considered lost."""
 DEFAULT_TIMEOUT = 600.0
 FIRST_PORT, PORTS = 20_000, 30_000
-"""First port and number of ports from which rank 0 chooses under srun; torchrun chooses a port itself."""
+"""First port and number of the ports that runs can use under srun; torchrun chooses a port itself."""
 
 
 @dataclass(frozen=True)

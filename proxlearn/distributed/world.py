@@ -77,7 +77,8 @@ class World:
         self.is_training = False
         """Whether the steps have begun.
 
-        An earlier error is sent to the other ranks in an exchange, and a later one is reported in the store.
+        Before the first step, an error is sent to the other ranks in an exchange. A later error is reported in the
+        store.
         """
         # Only rank 0 prints messages.
         Notices.silent = self.rank > 0
@@ -122,7 +123,10 @@ class World:
         self.stop.interrupt(request)
 
     def any_stop_request(self) -> int:
-        """Return the number of a signal that any rank has received, or 0; all ranks call this between two steps."""
+        """Return the number of a signal that a rank has received, or 0 if there is none.
+
+        All ranks call this method between two steps.
+        """
         request = int(self.all_gather(np.array([self.stop_request()])).max())
         if request and self.stop is not None:
             self.stop.signal = request
@@ -159,7 +163,7 @@ class World:
             time.sleep(10 * POLL_SECONDS)
 
     def settle(self, error: ProxlearnError) -> ProxlearnError:
-        """Report an error that ends this rank to the other ranks, and return the error with which all ranks end.
+        """Report to the other ranks the error that ends this rank, and return the error with which all ranks end.
 
         Exactly one rank prints the error; the other ranks are silent.
         """

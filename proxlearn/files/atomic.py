@@ -74,7 +74,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a path next to ``path`` whose name only proxlearn uses, so that leftover files can be deleted."""
+    """Return a path in the folder of ``path`` with a name that only proxlearn uses, so leftovers can be deleted."""
     return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
 
 

@@ -62,7 +62,7 @@ class AbsentFile(UnreadableFile):
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A YAML loader that rejects aliases, because a few lines can expand to more values than fit in memory."""
+    """A YAML loader that rejects aliases, because they can expand a few lines to more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -231,7 +231,7 @@ def absolute_folder(path: str | Path) -> Path:
 
 
 def display_path(path: Path) -> str:
-    """Return a path as the user would type it: relative if it is below the current folder."""
+    """Return a path as the user would type it: relative if it is inside the current folder."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

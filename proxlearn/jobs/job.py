@@ -35,7 +35,9 @@ from proxlearn.terminal.streams import notice, open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()
-"""Lock for starting a process and for reading its exit code; starting a process also reads the codes of others."""
+"""Lock for starting a process and for reading its exit code; starting a process also reads the exit codes of other
+processes.
+"""
 
 
 def run_in_subprocess(
@@ -90,7 +92,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Send SIGTERM to this process when its supervisor has ended, which would otherwise record the end of the job."""
+    """Send SIGTERM to this process when its supervisor, which records the end of the job, has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -118,9 +120,9 @@ class Job:
     target: Callable[..., Mapping[str, Any] | None]
     args: tuple[Any, ...] = ()
     identity: Mapping[str, Any] | None = None
-    """Everything that determines the result (see result_cache.py); None for a job without a cached result."""
+    """Everything that determines the result (see result_cache.py); None if the result is never cached."""
     run_folder: Path | None = None
-    """The run folder if the job trains a run; its progress is shown, and the folder is removed if it stays empty."""
+    """The folder of the run that the job trains, if any; the folder is read to show progress, and removed if empty."""
     log: Path | None = None
     """A file other than FOLDER/NAME.log for the job's output; several jobs may share it."""
 
@@ -130,7 +132,7 @@ class Job:
 
 
 class JobStopped(Exception):
-    """Raised if a signal stopped a job, which has stored everything that it needs to continue."""
+    """Raised after a signal has stopped a job; the job has stored everything that it needs to continue."""
 
     def __init__(self, message: str, number: int = signal.SIGTERM) -> None:
         super().__init__(message)
@@ -143,7 +145,7 @@ class JobBatch:
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
-    """For each job, the nearest folder above the run folder that existed before; empty folders below it are removed."""
+    """For each job, the run folder or its nearest parent that existed at the launch; new empty folders are removed."""
     folder: Path
     """The folder of the jobs' records."""
     session: str

@@ -24,7 +24,7 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Return whether this process is a worker whose command has ended; its job is then stopped, and no other starts."""
+    """Return whether this process is a worker whose command has ended; its job is stopped, and no other is started."""
     return _orphaned.is_set()
 
 
@@ -42,7 +42,7 @@ def _watch(parent: int) -> None:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use, or all cores if the system does not report it (macOS)."""
+    """Return the number of cores that this process may use, or of all cores if the former is unknown (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -85,7 +85,7 @@ def threads_per_job(master: DictConfig, jobs: int) -> int | None:
 
 
 def setup_launcher(master: DictConfig, folder: Path) -> None:
-    """Prepare the launcher that a config selects; the files of the launcher are written below ``folder``."""
+    """Prepare the launcher that a config selects; the launcher writes its files into ``folder``."""
     name = launcher_name(master)
     if name.startswith("submitit"):
         master.hydra.launcher.submitit_folder = str(folder / master.hydra.launcher.submitit_folder)

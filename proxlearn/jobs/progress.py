@@ -24,7 +24,8 @@ LINE_SECONDS = 30.0
 class JobsWatcher:
     """A context manager that reads the records of jobs and shows their progress.
 
-    The progress is a bar on a terminal; otherwise, it is one line per job that has ended.
+    On a terminal, the progress is a bar. Otherwise, a line is printed for each job that ends, and for the running jobs
+    after LINE_SECONDS without a line.
 
     The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
     example a full disk) stops the jobs and is raised at the end.

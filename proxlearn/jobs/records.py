@@ -74,7 +74,7 @@ class JobRecords:
         write_json(self.path(name), values)
 
     def read(self, name: str) -> JobRecord | None:
-        """Return the record of a job, or None if there is none or it is damaged."""
+        """Return the record of a job, or None if the record is missing or damaged."""
         try:
             return _parse_record(read_json(self.path(name)))
         except (ValueError, TypeError, UnreadableFile):
@@ -86,7 +86,7 @@ class JobRecords:
         return record is not None and record.session == session and record.has_ended
 
     def remove(self, name: str) -> None:
-        """Delete the record of a job, because the job is started again."""
+        """Delete the record of a job, so that the job can be started again."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_folder(self) -> None:

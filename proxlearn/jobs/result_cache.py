@@ -5,8 +5,9 @@ The first line names the format. Every other line is a record::
     {"key": "<sha256>", "identity": {...}, "result": {...}, "version": "0.2.0"}
 
 The identity contains everything that determines the result: the resolved settings (never the name of a preset alone),
-the checksum of the data, and a ``revision`` of the method that is raised when its results change. The key is a hash of
-the identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
+the checksum of the data, and the ``revision`` of the method, a number that is raised when the method's results change.
+The key is a hash of the identity, and a record whose key does not match its identity is ignored, so that no result is
+mistaken for another.
 
 Only one process writes to a cache at a time: the command that holds the lock of the folder (run/lock.py). Jobs
 return their results to that process.
@@ -194,7 +195,7 @@ class ResultCache:
 
 
 def parse_record(line: bytes) -> CachedResult:
-    """Parse a line of the file; raise one of PARSE_ERRORS if it is not a record or its key does not match."""
+    """Parse a line of the file; raise one of PARSE_ERRORS if it is not a record with a matching key."""
     values = parse_json(line.decode())
     record = CachedResult(values["key"], values["identity"], values["result"], values["version"])
     if not (isinstance(record.identity, dict) and isinstance(record.result, dict) and isinstance(record.version, str)):

@@ -1,4 +1,4 @@
-"""A substitute for `sacct` on clusters without accounting, which prints the columns that submitit reads.
+"""A substitute for `sacct` on clusters without accounting; it prints the columns that submitit reads.
 
 The columns are obtained from `scontrol`. SLURM deletes the record of a job some minutes after the job has ended,
 but submitit polls often enough to detect the end before then.

@@ -49,7 +49,7 @@ class Checkpoint:
     revision: int = REVISION
     """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
-    """Metrics of the proximal step that led to the cloud, which cannot be computed from the cloud.
+    """Metrics of the proximal step that led to the cloud; they cannot be computed from the cloud.
 
     They are needed if the run ends at this step. The mapping is empty if the step has no such metrics, and None if they
     are unknown (checkpoints of version 0.1.0).
@@ -59,8 +59,8 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = None) -> Path:
     """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
 
-    If the ranks have already written the parts of the cloud with ``save_shard``, ``shards`` holds the checksums of
-    these parts in row order, and the file lists the checksums instead of containing the cloud. This file is written
+    If the ranks have already written the parts of the cloud with ``save_shard``, ``shards`` contains the checksums
+    of these parts in row order, and the file lists the checksums instead of containing the cloud. This file is written
     last, so that a checkpoint is either complete or does not exist.
     """
     cloud = checkpoint.cloud
@@ -99,7 +99,7 @@ def save_shard(folder: Path, checkpoint: Checkpoint, rows: slice) -> str:
 
 
 def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
-    """Return the tensors of the given rows of a cloud, by name; raise RunError if a tensor is not finite."""
+    """Return the tensors of a cloud, restricted to the given rows, by name; raise RunError if one is not finite."""
     tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
     if cloud.screen is not None:
         # The reference may be the cloud itself, and safetensors rejects tensors that share memory, so it is cloned.
@@ -162,7 +162,10 @@ def newest_valid(
     skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """Return the newest valid checkpoint that ``require`` accepts, or None; call ``skipped`` for each rejected one."""
+    """Return the newest valid checkpoint that ``require`` accepts, or None if there is none.
+
+    ``skipped`` is called for each rejected checkpoint.
+    """
     for _, path in list_checkpoints(folder):
         try:
             checkpoint = load(path)
@@ -176,10 +179,10 @@ def newest_valid(
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
     """Delete the checkpoints that are no longer needed once the checkpoint of ``step`` is on disk.
 
-    The following are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if
-    ``films`` is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``,
-    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps, which are damaged
-    and were skipped, are not counted, so that they do not displace valid ones.
+    The following checkpoints are kept: those of the ``protected`` steps, which were stored under other settings; those
+    of the film steps, if ``films`` is true; the newest ``keep``; and the newest ``keep`` at multiples of ``every``, so
+    that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps, which are damaged and
+    were skipped, are not counted, so that they do not displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]

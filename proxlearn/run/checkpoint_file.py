@@ -21,7 +21,7 @@ from proxlearn.portability import physical_memory
 
 FORMAT = "proxlearn-cloud-2"
 MANIFEST_FORMAT = "proxlearn-cloud-3"
-"""Format of a checkpoint whose cloud is divided among files, one per rank; the state holds their checksums."""
+"""Format of a checkpoint whose cloud is divided among files, one per rank; the state contains their checksums."""
 SHARD_FORMAT = "proxlearn-shard-1"
 FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 SHARD_NAME = re.compile(r"cloud-(\d{9,18})-[0-9a-f]{16}\.shard")
@@ -46,7 +46,7 @@ class CheckpointFile:
     state: dict[str, Any]
     """The values of the checkpoint that are not tensors."""
     shards: tuple[bytes, ...] = ()
-    """The content of the files that hold the parts of the cloud, in the order of their rows."""
+    """The content of each file with a part of the cloud, in the order of the rows."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -54,7 +54,10 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def shard_path(folder: Path, step: int, sha256: str) -> Path:
-    """Return the path of a part of a cloud; its name contains the checksum, so that other content has another path."""
+    """Return the path of a part of a cloud.
+
+    The name contains the checksum, so that parts with different content have different paths.
+    """
     return folder / f"cloud-{step:09d}-{sha256[:16]}.shard"
 
 
@@ -120,7 +123,7 @@ def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
 
 
 def _read_shard(path: Path, sha256: str) -> bytes:
-    """Return the content of the file of a cloud part; raise InvalidCheckpoint if the file is damaged or missing."""
+    """Return the content of a file with a cloud part; raise InvalidCheckpoint if the file is damaged or missing."""
     try:
         file = _read_file(path, (SHARD_FORMAT,))
     except InvalidCheckpoint as error:
@@ -165,7 +168,7 @@ def unused_shards(folder: Path, step: int) -> list[Path]:
 
 
 def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
-    """Yield the checkpoints of a folder whose checksums match, newest first."""
+    """Yield the checkpoints with matching checksums in a folder, newest first."""
     for _, path in list_checkpoints(folder):
         try:
             yield read_checkpoint_file(path)

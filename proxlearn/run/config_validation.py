@@ -68,7 +68,7 @@ def _import_plugins(config: TrainConfig) -> None:
 
 
 def _refuse_renamed_keys(values: Any) -> None:
-    """Raise InputError for keys that were renamed since an earlier version; ``build`` ignores some of these keys."""
+    """Raise InputError for keys that have been renamed since an earlier version; ``build`` ignores some of them."""
     for old_name in RENAMED_KEYS:
         group, _, key = old_name.partition(".")
         if isinstance(values.get(group), dict) and key in values[group]:

@@ -1,4 +1,4 @@
-"""Selection of the device of a run, and checks of its memory, which are made before any file is created."""
+"""Selection of the device of a run, and memory checks that precede the creation of any file."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Experiment:
     """The config of the user; a value that is left to the selection is None here and is stored in ``settings``."""
     settings: Settings
     source: Risk
-    """The training problem in float64 on the CPU, which ``to`` converts to other precisions."""
+    """The training problem in float64 on the CPU; ``to`` converts this problem to other precisions."""
     problem: Risk
     test: Samples
     prepared: PreparedData
@@ -69,7 +69,7 @@ class Experiment:
 
     @property
     def part_names(self) -> dict[str, str]:
-        """The names of the neuron, its activation and the loss, from which prediction reconstructs them."""
+        """The names from which prediction reconstructs the neuron, its activation and the loss."""
         # A part of another package is looked up by the name of its entry point, which may differ from the part's own
         # name.
         named, loss = self.config.dataset.neuron, self.config.loss

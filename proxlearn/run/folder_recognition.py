@@ -31,7 +31,7 @@ PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 RESULTS_START = re.compile(rb'\{"format": "proxlearn-results-\d+"\}\n')
-"""Patterns for the start of files of a comparison; only version 0.1.0 wrote one file per split and per cell."""
+"""Patterns that match the start of a comparison's files; only version 0.1.0 wrote one file per split and per cell."""
 RUN_FILE_STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
@@ -40,7 +40,9 @@ RUN_FILE_STARTS = {
     "accuracy.csv": re.compile(rb"part,estimate,"),
     "confusion.csv": re.compile(rb"part,estimate,actual,"),
 }
-"""Patterns for the start of files of a run; other files need a status or checkpoints in the folder."""
+"""Patterns that match the start of a run's files, by file name. In a folder without a status, checkpoints or a staging
+folder, files with other names are not recognised.
+"""
 MAX_BYTES = 2**20
 """Maximum number of bytes that are read from a file of unknown content."""
 
@@ -95,12 +97,12 @@ def require_run_or_empty(folder: Path) -> None:
     unrecognised = _unrecognised_files(folder)
     if unrecognised:
         files = ", ".join(unrecognised[:3])
-        problem = f"{folder} holds a config.yaml of proxlearn, but also files that proxlearn did not write ({files})"
+        problem = f"{folder} contains a config.yaml of proxlearn, but also files that proxlearn did not write ({files})"
         raise InputError(problem, "choose a new or empty folder: hydra.run.dir=...")
 
 
 def refuse_stages(folder: Path) -> None:
-    """Raise InputError if a folder is inside a staging folder of an overwrite, which will be deleted."""
+    """Raise InputError if a path contains the name of a staging folder, because staging folders are deleted."""
     for name in STAGES:
         if name in folder.parts:
             raise InputError(
@@ -165,7 +167,7 @@ def is_regular(path: Path) -> bool:
 def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
     """Return the error for a folder with files that proxlearn did not write; ``kind`` is run, sweep or comparison."""
     listed = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
-    problem = f"{folder} holds other files ({listed}) but no {kind} of proxlearn"
+    problem = f"{folder} contains other files ({listed}) but no {kind} of proxlearn"
     return InputError(problem, f"choose a new or empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
@@ -180,7 +182,7 @@ def refuse_table_inside(table: str | None, folder: Path) -> None:
 
 
 def _is_transient(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a leftover of a killed process in a folder without a run, such as a lock."""
+    """Return whether an entry of a folder without a run is a leftover of a killed process, such as a lock."""
     path = Path(entry.path)
     if entry.is_dir(follow_symlinks=False):
         return entry.name in STAGES or (entry.name in ("checkpoints", "splits") and _holds_temporaries_only(path))

@@ -5,9 +5,9 @@ on Windows), so that the file can also name its holder. Processes of version 0.1
 and are therefore excluded as well. On a file system without locks, a file that only one process can create is used
 instead.
 
-The operating system does not remove this file when the process that created it, its owner, ends. Therefore, the file
-names the owner and its host, and the owner renews the time stamp of the file while it runs. Another process on the same
-host replaces the file if the owner has ended; otherwise, it reports the owner.
+The operating system does not remove this file when the owner, which is the process that created the file, ends.
+Therefore, the file names the owner and the owner's host, and a running owner renews the time stamp of the file. Another
+process on the same host replaces the file if the owner has ended; otherwise, that process reports the owner.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from proxlearn.portability import NO_WAIT, PLAIN, process_exists
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""Age in seconds of the time stamp in a lock file above which the owner is considered gone. A time stamp that lies
-further than this in the future counts as old.
+"""Age of an owner file's time stamp, in seconds, above which the owner is considered gone. A time stamp that is further
+than this in the future counts as old.
 """
 MOST_BYTES = 1000
 """Maximum number of bytes that are read from a lock file."""
@@ -41,7 +41,7 @@ MOST_BYTES = 1000
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that a lock file names; its values are not trusted, because any program may have written the file."""
+    """The process that a lock file names; the values are not trusted, because any program may have written the file."""
 
     pid: int
     host: str
@@ -73,7 +73,7 @@ def parse_owner(content: bytes) -> Owner | None:
 
 
 def is_held(folder: Path) -> bool | None:
-    """Return whether the owner file is recent and its process may be alive, or None if there is no owner file."""
+    """Return whether the owner file is recent and the owner may be alive, or None if the file cannot be read."""
     path = folder / NAME
     try:
         age = time.time() - path.stat(follow_symlinks=False).st_mtime
@@ -93,7 +93,7 @@ class OwnerFile:
         self._handle = -1
 
     def take(self) -> str | None:
-        """Create the file and return None, or return a description of the current owner."""
+        """Create the file and return None; if the file already has an owner, return a description of that owner."""
         for _ in range(3):
             try:
                 self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
@@ -132,7 +132,7 @@ class OwnerFile:
             os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove the file of an owner that has ended, if the file still has this content.
+        """Remove the file of an owner that has ended, if the file still contains ``content``.
 
         The file is renamed first, because two processes may try to remove it at the same time.
         """
@@ -230,7 +230,7 @@ class FolderLock:
         self._close()
 
     def require_current(self) -> None:
-        """Raise FolderLost if this process no longer holds the lock file at the path of the folder."""
+        """Raise FolderLost if the lock file in the folder is not the file that this process has locked."""
         if not self._is_current():
             problem = f"{self._folder} was moved, or its lock file was removed"
             raise FolderLost(problem, "resume the run from its current folder (this process has stopped writing)")
@@ -269,7 +269,7 @@ class FolderLock:
         holder = owner.take()
         if holder is not None:
             problem = f"{self._folder} seems to be in use by {holder} (this file system has no file locks)"
-            raise FolderInUse(problem, f"wait until that process ends, or delete {owner.path} if it no longer exists")
+            raise FolderInUse(problem, f"wait until that process ends, or delete {owner.path} if the process is gone")
         self._owner = owner
 
     def _is_current(self) -> bool:

@@ -1,4 +1,4 @@
-"""The logger of a run during a session; everything that it logs is read from the run folder."""
+"""The logger of a run during a session; the run folder also contains everything that is logged."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class RunState:
 
 
 class Observer:
-    """The base class of the observers of a run, called at the start of a session, after each step, and at the end.
+    """The base class of a run's observers, which are called at the start of a session, after each step, and at the end.
 
     Step 0 of a new run counts as a step. Observers are not called at the end of a session that fails.
     """

@@ -25,7 +25,7 @@ SCORES = {
     "the paper's softmax neuron, it is the mean of (1 - f)^2, where f is the probability of the true class",
     "accuracy": "share of correct predictions; the predicted class is the sign of f, or the class with the largest "
     "output",
-    "log_loss": "mean of -log p, where p is the predicted probability of the true class, which is at least 1e-6",
+    "log_loss": "mean of -log p, where p (at least 1e-6) is the predicted probability of the true class",
     "calibration_error": "expected calibration error: the gap between accuracy and mean probability of the predicted "
     "class in each of 15 bins of equal width, averaged over the bins with weights equal to their shares of the samples",
     "risk_paper": "quantity in the paper's curves, a norm and not its square. Two classes: (0.5/n) ||label - g|| with "
@@ -65,13 +65,13 @@ CLOUD = {
 PROXIMAL_STEP = {
     "prox_objective_before": "objective of the proximal step if every particle keeps its mass",
     "prox_objective_after": "objective of the proximal step at its solution",
-    "kernel_offdiag": "largest share of its mass that a particle sends to others; with more than 20000 particles, the "
-    "largest share in a sample",
+    "kernel_offdiag": "largest share of a particle's mass that is sent to other particles; with more than 20000 "
+    "particles, the largest share in a sample",
     "weights_change": "largest |change of log rho| in the step; 0 if the step leaves all weights as they are",
     "sinkhorn_rounds": "number of rounds of the fixed point; 0 if no particle has a neighbour",
     "sinkhorn_error": "2 max |change of log z| in the last round, a bound on the error of every log rho",
     "sinkhorn_contraction": "change of log z in the second round divided by the change in the first, at most "
-    "1/(1 + kappa); nan if there were fewer rounds",
+    "1/(1 + kappa); nan with fewer than two rounds",
     "converged": "whether the chosen tolerance was met within L rounds and sinkhorn_error is at most delta",
 }
 """Metrics of the proximal step that led to the row; empty at step 0 and with weights=uniform."""

@@ -98,13 +98,13 @@ class MetricsConversion:
         }
 
     def _scheduled(self, step: int) -> tuple[float, float]:
-        """Return h and beta of the step that starts at ``step``, bit for bit as ``hyper_at`` computes them."""
+        """Return h and beta of the step that starts at ``step``, bit for bit as ``hyper_for_step`` computes them."""
         values = self.settings
         h = values["h"] * schedule_factor(values["h_schedule"], step, values["horizon"])
         return h, values["beta"] / schedule_factor(values["beta_schedule"], step, values["horizon"])
 
     def _epsilon(self, row: dict[str, str], previous: dict[str, str] | None) -> str:
-        """Return the epsilon of the step that led to a row, or "" if neither the file nor a checkpoint has it."""
+        """Return the epsilon of the step that led to a row, or "" if neither the file nor a checkpoint contains it."""
         step = int(row["step"])
         is_measured = self.settings["epsilon_quantile"] is not None
         if previous is not None and int(previous["step"]) == step - 1:
@@ -139,7 +139,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a mapping from the positions before a conversion to those after it; it is empty without a conversion."""
+    """Return a mapping from old to new positions in metrics.csv; without a conversion, the mapping is empty."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:
@@ -163,8 +163,8 @@ def measure(
 ) -> Row:
     """Compute all metrics of a cloud on the parts of the data, one of which is ``train``.
 
-    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. If ``divided``, the cloud is
-    divided among several ranks and measured block by block.
+    ``proximal`` contains the metrics of the proximal step that led to the cloud, or is None if there are none. If
+    ``divided`` is true, the cloud is divided among several ranks and measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
@@ -242,7 +242,7 @@ class MetricsLog:
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Return the lines after ``mark`` that are not rows of later steps, so that no session can have written them.
+        """Return the lines after ``mark`` that no session can have written, because they are not rows of later steps.
 
         ``start`` removes these lines from the file.
         """
@@ -289,7 +289,7 @@ class MetricsLog:
             self._sha256.update(content)
 
     def sync(self) -> None:
-        """Write the rows to disk, which is necessary before a checkpoint refers to them."""
+        """Sync the rows to disk; this is necessary before a checkpoint refers to them."""
         assert self._handle is not None
         os.fsync(self._handle)
 
@@ -314,7 +314,7 @@ def _step_of(row: bytes) -> int:
 
 
 def _is_row(line: bytes, commas: int, first: int) -> bool:
-    """Return whether a session may have written ``line`` for step ``first`` or later; a crash can leave null bytes."""
+    """Return whether a session may have written ``line`` for step ``first`` or later, ignoring leading null bytes."""
     row = line.lstrip(b"\0")
     return not row or (_step_of(row) >= first and row.count(b",") == commas)
 

@@ -51,7 +51,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """Return the reason why a description is unusable, or an empty string; raise KeyError if a value is missing."""
+    """Return the reason why a description is unusable, or "" if it is usable; raise KeyError if a value is missing."""
     for key in TEXT_LISTS:
         if not isinstance(values[key], list) or not all(isinstance(name, str) for name in values[key]):
             return f"its {key} are not a list of strings"
@@ -76,7 +76,7 @@ def _problem(values: dict[str, Any]) -> str:
     outputs = len(targets) if isinstance(targets, list) else 1
     for key, width in zip(SCALINGS, (len(columns), outputs), strict=True):
         if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
-            return f"the shift and the factor of its {key} are not lists of finite numbers of length {width}"
+            return f"the shift and the factor of its {key} are not lists of {width} finite numbers"
         if not all(values[key]["factor"]):
             return f"its {key} has a factor of 0"
     image = values.get("image")
@@ -92,7 +92,7 @@ def _problem(values: dict[str, Any]) -> str:
 
 
 def _encoding_problem(values: dict[str, Any]) -> str:
-    """Return the reason why the encoding of the columns in a description is unusable, or an empty string."""
+    """Return the reason why the column encoding in a description is unusable, or "" if it is usable."""
     try:
         rows = row_encoder(values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -35,14 +35,14 @@ class Outcome:
 
 
 SILENT_SECONDS = 120.0
-"""Age in seconds of status.json above which a run on another machine is considered dead. A time stamp that lies further
+"""Age of status.json, in seconds, above which a run on another machine is considered dead. A time stamp that is further
 than this in the future counts as old. The status is written every two seconds, but the first compilation or a
 step of a very large cloud takes longer.
 """
 TAIL_BYTES = 16384
 """Number of bytes that are read from the end of metrics.csv."""
 STATES = ("running", "finished", "stopped", "failed")
-"""The states of a run that status.json can contain."""
+"""The states that status.json can contain."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
 """The metrics whose newest values are part of a snapshot."""
 
@@ -58,7 +58,7 @@ class RunSnapshot:
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session without compilation; 0 if unknown, None for runs of version 0.1.0."""
+    """Recursions per second of the newest session, excluding compilation; 0 if unknown, None for version 0.1.0."""
     started: str = ""
     pid: int = 0
     host: str = ""

@@ -75,7 +75,7 @@ def save_shards(world: World, folder: RunFolder, state: RunState) -> list[str]:
 
 
 class ShardCheckpoints(Observer):
-    """An observer of a rank other than 0, which writes its part of each checkpoint."""
+    """An observer for ranks other than 0; it writes the rank's part of each checkpoint."""
 
     def __init__(self, folder: RunFolder, world: World) -> None:
         self.folder, self.world = folder, world
@@ -153,7 +153,7 @@ class LoggerRows(Observer):
 
 @dataclass(frozen=True)
 class StepEvent:
-    """The argument of a callback: a step of a run, whose tensors must not be changed in place.
+    """The argument of a callback: the state of a run after a step; the tensors must not be changed in place.
 
     Parameters
     ----------

@@ -37,7 +37,9 @@ NEW, READY, OLD, PLACED = STAGES
 NEW_FILES_LIST = "new-files.json"
 """Name of the file in .proxlearn-old that lists the files of the new run."""
 SWAP_SECONDS = 2.0
-"""Maximum time in seconds that a reader waits for another process to exchange the runs, which takes milliseconds."""
+"""Maximum time in seconds that a reader waits while another process exchanges the runs; an exchange takes
+milliseconds.
+"""
 
 
 @contextlib.contextmanager
@@ -100,7 +102,7 @@ def recover(folder: RunFolder) -> None:
 
 
 def recover_locked(path: Path) -> None:
-    """Lock the folder and call ``recover``, for a command that reads the config of the run before it writes."""
+    """Lock the folder and call ``recover`` if there is a staging folder, so that a command can then read the config."""
     if any((path / stage).is_dir() for stage in STAGES):
         with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))

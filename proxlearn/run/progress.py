@@ -1,4 +1,4 @@
-"""The display of the progress of a run, and the measurement of its number of steps per second."""
+"""The display of a run's progress, and the measurement of the number of steps per second."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from proxlearn.run.run_folder import MODEL_FORMAT, PLAIN_MODEL_FORMAT, RunFolder
 PART_ORDER = ("test", "validation", "train")
 """Order of the parts in accuracy.csv."""
 MOST_POINTS = 2000
-"""Maximum number of rows of points.csv, which is enough for a plot."""
+"""Maximum number of rows per part of the data in points.csv; this number is enough for a plot."""
 
 
 def write_model(
@@ -74,7 +74,7 @@ def repair_model(
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
-    """Write points.csv if the data have one or two features: the unscaled points for plots of the learned function."""
+    """Write the unscaled points for plots to points.csv if the data have one or two features and a single target."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2 or table.target.ndim == 2:
         return
@@ -88,9 +88,10 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
 def write_figures(
     folder: RunFolder, problem: Risk, parts: Mapping[str, Samples], cloud: PointCloud, divided: bool = False
 ) -> None:
-    """Write the scores of a cloud to accuracy.csv and, for classes, confusion.csv; see ``measure`` for ``divided``.
+    """Write the scores of a cloud to accuracy.csv and, for classes, the confusion matrices to confusion.csv.
 
-    The last row of each part is a reference: the scores of the constant prediction that is best on the training part.
+    ``divided`` has the same meaning as in ``measure``. The last row of each part is a reference: the scores of the
+    constant prediction that is best on the training part.
     """
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []

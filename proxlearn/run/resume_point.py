@@ -75,7 +75,7 @@ def _warn_once(path: Path, why: str) -> None:
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """Return the newest checkpoint of the folder's run whose checksum matches, or None if there is none."""
+    """Of the checkpoints with matching checksums, return the newest of the folder's run, or None if there is none."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:
@@ -99,10 +99,10 @@ class RejectedCheckpoint(InvalidCheckpoint):
 
 
 def generator_state(checkpoint: Checkpoint) -> Tensor:
-    """Return the state of the noise generator of a checkpoint; raise RejectedCheckpoint if it is not valid.
+    """Return the noise generator's state in a checkpoint; raise RejectedCheckpoint if this state is not valid.
 
-    Revision 1 stored the state of the device's generator. The state of a GPU generator cannot be continued here, so it
-    seeds a new generator.
+    Revision 1 stored the state of the device's generator. A CPU generator cannot load the state of a GPU generator, so
+    the CPU generator is seeded with a hash of that state.
     """
     generator = torch.Generator()
     try:
@@ -127,8 +127,8 @@ class ResumePoints:
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """Return the newest checkpoint from which the run can continue, or None if the run has not started.
 
-        The run continues bit for bit, unless an earlier revision of the recursion wrote the checkpoint; ``warn`` then
-        receives a message.
+        The run continues bit for bit, unless another revision of the recursion computed the checkpoint. ``warn`` is
+        called with a message in that case, and for every skipped checkpoint.
         """
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
@@ -198,7 +198,7 @@ class ResumePoints:
             raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set steps=... to a larger number")
 
     def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
-        """Return the position of a checkpoint in metrics.csv, which may have been converted after the checkpoint."""
+        """Return the position in metrics.csv to which a checkpoint refers, even if the file was converted later."""
         stored = candidate.metrics
         if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return stored
@@ -238,7 +238,7 @@ class ResumePoints:
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Raise an InputError that lists why no checkpoint is usable, unless the run has made no steps yet."""
+        """Raise an InputError that states why no checkpoint can be used; do nothing if the run has not started."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
@@ -256,7 +256,7 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which the run can continue, or None; see ``ResumePoints.load``."""
+    """Return the checkpoint from which the run continues, or None if it has not started; see ``ResumePoints.load``."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
@@ -266,7 +266,7 @@ def final_row_step(step: int, experiment: Experiment) -> int | None:
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
-    """Convert a metrics.csv of version 1 to version 2 and return the checkpoint ``now`` with its new position.
+    """Convert metrics.csv from version 1 to version 2, and return the checkpoint ``now`` with the new metrics position.
 
     Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first. If the process is
     killed before the file is replaced, the old file and the old positions remain valid; afterwards, the old positions

@@ -26,8 +26,7 @@ from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, l
 from proxlearn.run.previous_session import PreviousSession, retention_settings
 
 DIGEST_LENGTH = 64
-"""Length of the digest of the settings, which is the first part of the identity of a run; the digest of the data
-follows.
+"""Length of the digest of the settings. The identity of a run begins with this digest; the digest of the data follows.
 """
 
 
@@ -54,9 +53,9 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
-    """Return the differing settings as two strings: with their values at the start of the run, and in ``config``.
+    """Return the settings that differ, as two strings: with the original values, and with the values in ``config``.
 
-    ``stored`` holds the settings in status.json. Return None if ``original_digest`` is not their digest, because the
+    ``stored`` contains the settings in status.json. Return None if ``original_digest`` is not their digest, because the
     original values are then unknown.
     """
     if not isinstance(stored, dict) or settings_digest(stored) != original_digest:
@@ -67,7 +66,10 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """Return ``expected`` if a checkpoint has this digest, otherwise the digest of the newest checkpoint, if any."""
+    """Return ``expected`` if a checkpoint has this digest, and otherwise the digest of the newest checkpoint.
+
+    If there are no checkpoints, return None.
+    """
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]
@@ -86,7 +88,7 @@ PLAIN_MODEL_FORMAT = "proxlearn-model-2"
 """The format of a model whose features are unchanged columns of numbers; earlier versions can also read it."""
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
-"""Pattern of the names of the files that store candidates of an interrupted selection, next to the checkpoints."""
+"""Pattern that matches the names of candidate files, which an interrupted selection leaves next to the checkpoints."""
 FILE_CONTENTS = {
     "config.yaml": "resolved config; keys that `recipe=tuned` selects are null in it",
     "selection.json": "with `recipe=tuned`: the selected values, the candidates and their scores",
@@ -103,8 +105,8 @@ FILE_CONTENTS = {
     RUN_ID_FILE: "with `logger=mlflow`: the id of the run in MLflow",
     WANDB_FILE: "with `logger=wandb`: the id of the run in wandb, and its last logged step",
 }
-"""Description of the content of each file that training writes into the run folder; plots, checkpoints, candidates of
-a selection and event files are not listed.
+"""The content of each file that training writes into the run folder; plots, checkpoints, candidates of a selection and
+event files are not listed.
 """
 PLOT_CONTENTS = {
     "risk": "risk curve",
@@ -118,7 +120,7 @@ PLOT_NAMES = tuple(PLOT_CONTENTS)
 PLOT_ENDINGS = ("png", "pdf")
 PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_ENDINGS)
 RUN_FILES = frozenset((*FILE_CONTENTS, *PLOTS))
-"""Every file that training writes into its folder, except checkpoints and event files."""
+"""Names of the files, including plots, that training writes directly into the run folder, not into a subfolder."""
 
 
 class RunFolder:
@@ -152,7 +154,7 @@ class RunFolder:
         text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
         if config.selected:
             keys = ", ".join(config.selected)
-            text = f"# {keys}: null here, selected on the training part; status.json holds their values.\n{text}"
+            text = f"# {keys}: null here, selected on the training part; status.json contains their values.\n{text}"
         write_atomically(self.config, text.encode())
 
     def run_files(self) -> list[Path]:
@@ -198,7 +200,10 @@ class RunFolder:
             return PreviousSession()
 
     def _config_retention(self) -> dict[str, Any] | None:
-        """Return the retention settings in config.yaml, for runs of version 0.1.0, which did not store them."""
+        """Return the retention settings in config.yaml, or None if the file is not valid.
+
+        The status.json of version 0.1.0 does not contain these settings.
+        """
         try:
             return retention_settings(self.read_config())
         except InputError:

@@ -1,8 +1,8 @@
 """The selection of a run: selection.json with the chosen values, and the stored results of its candidates.
 
 The results are stored in the format and folder of the checkpoints, and are deleted when the selection is complete. A
-file is used only for the same fit: its key consists of the run's settings and data, the candidate's settings, and the
-rung (the round of successive halving).
+file is used only for the same fit: its key consists of the run's settings and data, the candidate's settings, the rung
+(the round of successive halving), the revision of the recursion and the version of proxlearn.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
 
 
 ENDS = {
-    "step cap": "the validation score was still falling slightly at the last step of the selection ({step}); more"
+    "step cap": "the validation score is lowest near the last step of the selection (at step {step}); more"
     " steps (steps={more}, or --set steps={more} with `fit`) may improve the model a little",
     "fewest steps": "the validation score is already lowest at step {step}; the features may contain little "
     "information about the target",

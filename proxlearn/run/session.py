@@ -32,21 +32,21 @@ from proxlearn.terminal.streams import notice
 
 
 class QuietFileHandler(logging.FileHandler):
-    """A file handler that ignores write errors, such as a full disk, because the run reports these errors itself."""
+    """A file handler that ignores write errors, such as those of a full disk, because the run itself reports them."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
 
 
 class TerminalFormatter(logging.Formatter):
-    """A formatter that writes a record as one line without control characters, because it may quote a damaged file."""
+    """A formatter that writes a record, which may quote a damaged file, as one line without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 def open_run_log(path: Path) -> logging.Logger:
-    """Return a logger for one run, independent of other runs in this process, that appends to ``path``.
+    """Return a logger that appends to ``path`` and is independent of the loggers of other runs in this process.
 
     The caller closes its handlers.
     """

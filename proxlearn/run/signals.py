@@ -1,6 +1,6 @@
 """Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise, it is recorded.
 
-The training loop checks for a recorded signal after every step. A second signal ends the process in any case.
+The training loop checks for a recorded signal after every step. A second signal ends the process unless it is a rank.
 
 Python runs the handler of a signal between two bytecodes. While a library compiles or reads for seconds, or while a
 compiled function runs, the handler waits. A thread therefore ends the process if work that can be repeated does not end
@@ -40,7 +40,7 @@ class Interrupted(BaseException):
 class StopRequest:
     """A context manager that records signals within ``with StopRequest() as stop:``.
 
-    Within ``stop.interruptible()``, a signal raises Interrupted instead.
+    Within ``stop.interruptible()``, a signal also raises Interrupted.
     """
 
     def __init__(self, among_ranks: bool = False) -> None:

@@ -22,7 +22,7 @@ from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.run.observed_status import NEWEST, RunSnapshot, take_snapshot
 
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
-"""Columns of the tables of a sweep; no swept key may have one of these names."""
+"""Names of columns in a sweep's tables; no swept key may have one of these names."""
 MOST_PLAN = 2**24
 """Maximum size of sweep.yaml in bytes; each job takes about two hundred bytes."""
 
@@ -161,5 +161,5 @@ def _parse_job(values: Any) -> SweepJob:
 
 
 def has_finished(run: RunSnapshot, steps: int | None) -> bool:
-    """Return whether a run has finished at least ``steps`` steps; None means the number that the run selected."""
+    """Return whether a run has finished at step ``steps`` or later; None means the selected number of steps."""
     return run.state == DONE and (steps is None or run.step >= steps)

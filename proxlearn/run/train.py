@@ -54,7 +54,7 @@ def train(
 ) -> Outcome:
     """Start, continue or extend the run of ``config`` in the folder ``path``, which is locked during the session.
 
-    If several ranks share the run, each of them calls this function with their ``world``; rank 0 locks the folder.
+    If several ranks share the run, each rank calls this function with its ``world``; rank 0 locks the folder.
     """
     try:
         with StopRequest(among_ranks=world is not None) as stop, contextlib.ExitStack() as resources:

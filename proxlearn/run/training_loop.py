@@ -52,7 +52,7 @@ def training_loop(
     options: SessionOptions,
     world: World | None = None,
 ) -> int | None:
-    """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
+    """Run the steps that follow ``checkpoint``, and return the signal that stopped them early, if any.
 
     A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` contains the ranks
     that share the cloud with this process, which is rank 0.
@@ -103,7 +103,7 @@ def training_loop(
 
 
 def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, world: World) -> Outcome:
-    """Run the steps of a rank other than 0, which computes its part of each step and writes its part of the cloud."""
+    """Run the steps on a rank other than 0; the rank computes a part of each step and writes a part of the cloud."""
     observer = ShardCheckpoints(folder, world)
     if state.is_new:
         observer.after_step(state)

@@ -33,7 +33,7 @@ DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Error numbers of a full or failing disk, which lead to exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
-"""Names of files of runs and sweeps."""
+"""Names of the files and folders that runs and sweeps create."""
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
@@ -49,7 +49,7 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
             problem = f"cannot write to {output}: the folder {target.parent} does not exist or is not writable"
             raise InputError(problem, REMEDY)
         if _is_run_file(target):
-            raise InputError(f"-o {output} is the name of a file of a run", REMEDY)
+            raise InputError(f"-o {output} would be taken for a file of a run or a sweep", REMEDY)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise InputError(f"cannot write to {output}: it is a folder", REMEDY)
     for source in inputs:
@@ -73,7 +73,7 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Return whether ``source`` is a regular file, and the same file as the one with the status ``status``."""
+    """Return whether ``source`` is a regular file and is the file that ``status`` describes."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def write_output(output: Path, content: bytes) -> None:
 
 
 def is_written_through(output: Path) -> bool:
-    """Return whether the output is a device, a pipe or an open descriptor, next to which no file can be written."""
+    """Return whether the output is written directly because it is a device, a pipe or an open descriptor."""
     status = _status(output)
     return _descriptor(output) is not None or (status is not None and not stat.S_ISREG(status.st_mode))
 
@@ -149,7 +149,7 @@ def _status(output: Path) -> os.stat_result | None:
 
 
 def _descriptor(output: Path) -> int | None:
-    """Return the open descriptor to which a name such as /dev/stdout refers, or None.
+    """Return the open descriptor to which a name such as /dev/stdout refers, or None for any other name.
 
     Opening such a name again would write from the beginning of the file. Links are followed one by one until one of
     them names an open descriptor. A regular file to which standard output or error is redirected (`>> log.csv`) counts

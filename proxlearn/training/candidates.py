@@ -1,4 +1,4 @@
-"""Candidate settings of the selection, which are scaled according to the loss of a problem."""
+"""Candidate settings of the selection, scaled according to the loss of a problem."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def choose_engine(
 
 
 def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
-    """Return the engine of a run on ranks; raise InputError if that engine cannot run or would change the results."""
+    """Return the engine for several ranks; raise InputError if it cannot run or would change the results of the run."""
     if solver == "literal" or previous == "literal":
         remedy = "leave out solver=literal, or start the run without torchrun or srun"
         raise InputError("solver=literal runs in a single process", remedy)
@@ -111,7 +111,7 @@ def make_step(
 
 
 class PlainStep:
-    """The step function of the eager and the literal engine, which calls a plain torch function."""
+    """The step function of the eager and literal engines; it calls a plain torch function."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class PlainStep:
 
 
 class CompiledStep:
-    """The step function of the fused and sharded engines, which reports compilations and adapts its threads."""
+    """The step function of the fused and sharded engines; it reports compilations and adapts the number of threads."""
 
     def __init__(
         self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None

@@ -50,8 +50,8 @@ class FitState:
 def validation_score(row: Row) -> float:
     """Return the score by which fits and their steps are ranked: the log-loss for classes, and otherwise the risk.
 
-    If the loss defines probabilities, its risk is the log-loss. For the quadratic loss, the row holds the log-loss of a
-    fitted link. The score of a row without a validation risk is infinite.
+    If the loss defines probabilities, its risk is the log-loss. For the quadratic loss, the row contains the log-loss
+    of a fitted link. The score of a row without a validation risk is infinite.
     """
     return row.get("validation_log_loss", row.get("validation_risk", np.inf))
 

@@ -13,7 +13,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 INTERVAL = 1.0
 """Minimum number of seconds between two lines about one candidate."""
 FEWEST_DONE = 0.01
-"""Share of the planned steps after which the remaining time is estimated; the first steps are slower than others."""
+"""Share of the planned steps after which the remaining time is estimated; the first steps are slower than the rest."""
 
 
 class SelectionProgress:

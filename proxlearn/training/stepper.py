@@ -1,6 +1,6 @@
 """One training step: the recursion with random numbers, schedules, resampling and a switch of precision.
 
-The cloud and the generator hold the complete state, so a fit that continues from a stored cloud and generator gives bit
+The cloud and the generator are the complete state, so a fit that continues from a stored cloud and generator gives bit
 for bit the result of an uninterrupted fit.
 """
 

@@ -54,7 +54,7 @@ class Selection:
 
     settings: Settings
     table: tuple[dict[str, Any], ...]
-    """One row per candidate and rung: its hyperparameters, its lowest validation risk, and the step of that risk."""
+    """One row per candidate and rung: the hyperparameters, and the step and validation risk of the lowest score."""
     curve: tuple[tuple[int, float], ...] = ()
     """The winner's logged steps, in order, with its validation risks; empty if no rows were held out."""
     link_slope: float | None = None
@@ -89,7 +89,10 @@ class SelectionInterrupted(KeyboardInterrupt):
 
 
 class CandidateStore(Protocol):
-    """Protocol of a store of candidates' results, for continuing a selection of the same problem, settings and seed."""
+    """The interface of a store for candidates' results, from which an interrupted selection can be continued.
+
+    A store belongs to a single problem, with the same settings and seed in every call.
+    """
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
         """Return the fit of a candidate after a rung, or the error that ended it; None if no result is stored."""
@@ -117,9 +120,9 @@ def select(
     The default candidates are those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
     and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
-    ``iterate``. At most ``rows`` samples are used, drawn at random and stratified by class. Results that
-    ``store`` holds from an interrupted selection are not computed again. A KeyboardInterrupt is
-    converted to SelectionInterrupted once a candidate has a score.
+    ``iterate``. At most ``rows`` samples are used, drawn at random and stratified by class. Results of an interrupted
+    selection that are in ``store`` are not computed again. A KeyboardInterrupt is converted to SelectionInterrupted
+    once a candidate has a score.
     """
     base = base.for_rows(len(problem.samples))
     candidates = candidates_of(problem) if candidates is None else candidates

@@ -74,7 +74,7 @@ def test_a_folder_of_others_is_refused(name: str, tmp_path: Path, monkeypatch, c
     path.parent.mkdir(parents=True)
     path.write_text('{"command": "make", "format": "mine"}' if path.suffix == ".json" else MINE)
     line = refusal([*WORDS, *REFERENCES], capsys)
-    assert f"out holds other files ({name.split('/')[0]}) but no comparison of proxlearn; choose a new" in line
+    assert f"out contains other files ({name.split('/')[0]}) but no comparison of proxlearn; choose a new" in line
     assert line.endswith("or empty folder: --output FOLDER")
     assert [each.name for each in Path("out").iterdir()] == [name.split("/")[0]]
 

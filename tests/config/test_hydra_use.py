@@ -196,7 +196,7 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(names, overwrite
     for name in names:
         (tmp_path / name).write_text("dataset: mine\n")
     assert main(["train", *SMALL_FOLDER_SETTINGS, "hydra.run.dir=.", f"overwrite={overwrite}"]) == 2
-    assert "holds other files (" in capsys.readouterr().err
+    assert "contains other files (" in capsys.readouterr().err
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "dataset: mine\n")
 
 

@@ -80,7 +80,7 @@ def test_a_lock_file_cut_off_by_a_full_disk_is_no_obstacle_to_a_new_run(content,
 
 def test_a_lock_file_of_another_program_is_kept(tmp_path):
     (tmp_path / ".lock").write_bytes(b"7")
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         run(small(steps=1), tmp_path)
     assert (tmp_path / ".lock").read_bytes() == b"7"
 

@@ -89,7 +89,7 @@ SIGNATURES = {
 @pytest.mark.parametrize("kind", SIGNATURES)
 def test_an_owner_that_cannot_be_looked_up_is_not_removed(kind, tmp_path):
     (tmp_path / NAME).write_text(SIGNATURES[kind])
-    with pytest.raises(InputError, match="if it no longer exists"):
+    with pytest.raises(InputError, match="if the process is gone"):
         run(small(steps=1), tmp_path)
     assert (tmp_path / NAME).read_text() == SIGNATURES[kind]
     (tmp_path / NAME).unlink()

@@ -60,7 +60,7 @@ def test_a_file_of_the_run_is_no_output(
     before = contents(trained)
     for words in (["report", str(trained)], ["predict", str(trained), "--data", str(table)], ["bench", "--quick"]):
         if words[0] != "bench" or name != "risk.png":
-            assert "is the name of a file of a run" in refused([*words, "-o", str(trained / name)], capsys)
+            assert "would be taken for a file of a run or" in refused([*words, "-o", str(trained / name)], capsys)
     assert contents(trained) == before
 
 
