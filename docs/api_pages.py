@@ -1,4 +1,4 @@
-"""Pages of the site that show text from elsewhere: API pages from docstrings, and copies of Markdown files."""
+"""Pages of the site that show existing text: API pages from docstrings, and copies of Markdown files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ API_GROUPS = {
         ("ProxlearnError", "InputError", "RunError"),
     ),
 }
-"""Pages of the API reference: title, sentence, names; with ``__version__`` they are all public names."""
+"""Title, sentence and names of each page of the API reference; all public names except ``__version__`` are included."""
 
 
 def write(folder: Path) -> None:
-    """Write the pages of the Python interface below ``folder``."""
+    """Write the pages of the Python interface into ``folder``/reference."""
     write_changed(folder / "reference" / "python_api.md", api_page())
     for name, group in API_GROUPS.items():
         write_changed(folder / "reference" / f"api_{name}.md", api_group_page(*group))
@@ -107,8 +107,9 @@ def directive(name: str) -> str:
 
 
 def public_members(cls: type) -> list[str]:
-    """Return the names of the public class variables, methods and properties of a class, without inherited ones of
-    other packages.
+    """Return the names of the public class variables, methods and properties of a class.
+
+    Members that the class inherits from other packages are left out.
     """
     kinds = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
     owners = [owner for owner in cls.__mro__ if owner.__module__.startswith("proxlearn")]
@@ -126,7 +127,7 @@ WEIGHTS_TITLES = {
     "weights": "Proximal, uniform and Fisher-Rao weights on seven datasets",
     "verify/experiment": "A designed experiment",
 }
-"""Titles of sections that replace those of the files in outputs/."""
+"""Section titles that are used instead of the titles of the files in outputs/."""
 RESULT_PAGES = {
     **dict.fromkeys(PAPER_PAGES, "paper_tables"),
     "weights": "weights",
@@ -135,7 +136,7 @@ RESULT_PAGES = {
     "tuned": "tuned",
     "losses": "tuned",
 }
-"""Pages below docs/results by the files in outputs/ that they show as sections."""
+"""For each file in outputs/ that is shown as a section, the page in docs/results/ with this section."""
 PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
@@ -145,7 +146,7 @@ PAGES = {
     "outputs/compare/matched-light/compare.md": "results/comparison.md",
     "outputs/compare/paper-paper/compare.md": "results/published_samplers.md",
 }
-"""Pages by the files of the repository that they show as a whole."""
+"""For each file of the repository that is shown as a whole page, the address of this page."""
 
 
 def title_of(path: Path) -> str:
@@ -154,14 +155,14 @@ def title_of(path: Path) -> str:
 
 
 def section_address(name: str) -> str:
-    """Return the address below docs/ of the section that shows a file in outputs/."""
+    """Return the address, relative to docs/, of the section that shows a file in outputs/."""
     title = WEIGHTS_TITLES.get(name) or title_of(OUTPUTS / f"{name}.md")
     anchor = re.sub(r"[^\w\- ]", "", title.lower().replace(" ", "-"))
     return f"results/{RESULT_PAGES[name]}.md#{anchor}"
 
 
 def page_address(path: Path) -> str | None:
-    """Return the address below docs/ of the page or section that shows a file, or None if no page shows it."""
+    """Return the address, relative to docs/, of the page or section that shows a file, or None if no page shows it."""
     if not path.is_relative_to(ROOT):
         return None
     name = path.relative_to(ROOT).as_posix()
@@ -174,7 +175,7 @@ def page_address(path: Path) -> str | None:
 
 @functools.cache
 def mentioned_files() -> dict[str, str]:
-    """Return the addresses of pages by the names with which texts mention their files, such as `health.md`."""
+    """Return the address of a page for each name by which texts mention its file, such as `health.md`."""
     files = [*PAGES, *(f"outputs/{name}.md" for name in RESULT_PAGES), "docs/ranks.md", "docs/project/dependencies.md"]
     addresses = {name: address for name in files if (address := page_address(ROOT / name)) is not None}
     # Earlier files take precedence: compare.md is the matched comparison.
@@ -187,10 +188,10 @@ LINK_OR_FILE = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)|`([^`]+)`|(?<![\w/.-])
 
 
 def repeat(path: Path, offset: int = 1, title: str | None = None) -> str:
-    """Return the text of a Markdown file as a section: headings ``offset`` levels lower, pictures found from docs/*/.
+    """Return a Markdown file as a section, with headings ``offset`` levels lower and paths of pictures from docs/*/.
 
-    A link to another file of the repository becomes the link to its page, or plain text if it has none. The name of a
-    file that has a page becomes a link.
+    A link to another file of the repository becomes a link to the page of that file, or plain text if the file has no
+    page. The name of a file that has a page becomes a link.
     """
     text = path.read_text(encoding="utf-8")
     if title is not None:

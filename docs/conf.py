@@ -104,7 +104,7 @@ def write_generated(app: Any) -> None:
 
 
 def keep_colon(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Insert an empty line before the docstring of an attribute; napoleon reads text before a colon as a type."""
+    """Insert an empty line before an attribute's docstring, because napoleon reads text before a colon as a type."""
     if what in ("attribute", "property", "data") and lines and ":" in lines[0]:
         lines.insert(0, "")
 

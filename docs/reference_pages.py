@@ -28,7 +28,7 @@ PACKAGE = Path(proxlearn.__file__).parent
 
 
 def write(folder: Path) -> None:
-    """Write every reference page below ``folder``; a file whose text is unchanged keeps its time."""
+    """Write every reference page into ``folder``/reference, except pages whose text is unchanged."""
     pages = {
         "command_line": command_line_page(),
         "config_keys": config_page(),
@@ -339,7 +339,7 @@ def messages(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def literal(node: ast.expr) -> str | None:
-    """Return a string or an f-string with ``...`` for its values; None if it has hardly any words of its own."""
+    """Return a string, or an f-string with ``...`` for values; None for other nodes and f-strings with few words."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if not isinstance(node, ast.JoinedStr):

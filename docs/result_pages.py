@@ -17,7 +17,7 @@ from proxlearn.views.bench_views import duration, whole_table
 
 
 def write(folder: Path) -> None:
-    """Write every result page below ``folder``, and the pages of the project's top-level files."""
+    """Write every result page and the pages of the project's top-level files into ``folder``, and copy the pictures."""
     for name, page in WRITTEN.items():
         write_changed(folder / f"{name}.md", page())
     for source in ("readme/film.gif", "readme/report.png", "readme/risk.png"):
@@ -25,20 +25,20 @@ def write(folder: Path) -> None:
 
 
 def copy_changed(source: Path, target: Path) -> None:
-    """Copy a file unless the target already has its size and is newer."""
+    """Copy a file unless the target exists and has the same size."""
     if not target.exists() or target.stat().st_size != source.stat().st_size:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
 
 
 def conclusion(path: Path) -> str:
-    """Return the first paragraph of a page in outputs/, which states its result, and whether results are missing."""
+    """Return the first paragraph of a page in outputs/, and the second one if it states that results are missing."""
     first, second = path.read_text(encoding="utf-8").split("\n\n")[1:3]
     return " ".join((f"{first} {second}" if second.startswith("**Unfinished**") else first).split())
 
 
 def conclusions(*names: str) -> str:
-    """Return the first paragraphs of pages in outputs/ as a list, after links to the sections that show the pages."""
+    """Return a list of the conclusions of pages in outputs/, each after a link to the section that shows the page."""
     paths = {name: OUTPUTS / f"{name}.md" for name in names}
     return "".join(
         f"- [{WEIGHTS_TITLES.get(name) or title_of(path)}](../{section_address(name)}): {conclusion(path)}\n"
@@ -55,7 +55,7 @@ def reproduction_page() -> str:
 
 
 def paper_tables_page() -> str:
-    """Return the page of the paper's tables and figures, ours next to the printed values."""
+    """Return the page that shows our tables and figures, with the values printed in the paper."""
     parts = ["# The paper's tables and figures\n", PAPER_TABLES_NOTES, conclusions(*PAPER_PAGES)]
     for name in PAPER_PAGES:
         parts.append(repeat(OUTPUTS / f"{name}.md"))
@@ -91,7 +91,7 @@ def tuned_page() -> str:
 
 
 def comparison_page() -> str:
-    """Return the page about other methods on the same splits."""
+    """Return the page that compares proxlearn with other methods on the same splits."""
     parts = ["# Comparison with other methods\n", COMPARISON_NOTES]
     parts.append(repeat(OUTPUTS / "compare" / "matched-light" / "compare.md", title="Matched protocol, light presets"))
     return "\n".join(parts)
@@ -149,7 +149,7 @@ def sampler_cells(method: str, dataset: str) -> list[dict[str, Any]]:
 
 
 def published_samplers_text() -> str:
-    """Return the paragraph on how far the published numbers of steps lead, with figures from the stored cells."""
+    """Return the text on whether the published settings reach the posterior, with values from the stored cells."""
 
     def functionals(method: str, dataset: str) -> list[float]:
         return [cell["notes"]["ledger"][-1]["functional"] for cell in sampler_cells(method, dataset)]
@@ -200,7 +200,7 @@ def speed_page() -> str:
 
 
 def split_table(text: str) -> tuple[str, str]:
-    """Return the table of a text and what follows it."""
+    """Return the table that a text contains, and the notes after this table."""
     lines = text.splitlines()
     rows = [line for line in lines if line.startswith("|")]
     rest = lines[lines.index(rows[-1]) + 1 :]
@@ -277,7 +277,7 @@ WRITTEN = {
 
 
 def readme_table() -> str:
-    """Return the table of results in README.md, whose sentences are those of the pages in outputs/."""
+    """Return the table of results for README.md; its sentences come from the pages in outputs/."""
 
     def short(name: str) -> str:
         return re.split(r"[.;:] ", conclusion(OUTPUTS / f"{name}.md"))[0].rstrip(".")
@@ -318,7 +318,7 @@ def readme_table() -> str:
 
 
 def lower_first(text: str) -> str:
-    """Return a sentence that continues another one."""
+    """Return the text with a lower-case first letter, so that it can continue a sentence."""
     return text[0].lower() + text[1:]
 
 

@@ -142,7 +142,7 @@ def available_datasets(tree: Path) -> list[str]:
 
 
 def quadratic_loss(tree: Path) -> list[str]:
-    """Return the argument for the quadratic loss, the only loss of version 0.1; empty if recipe=tuned sets no loss."""
+    """Return the argument for the quadratic loss, the only loss of version 0.1, or [] if recipe=tuned sets no loss."""
     recipe = tree / "configs" / "recipe" / "tuned.yaml"
     return ["loss=quadratic"] if recipe.is_file() and "\nloss:" in recipe.read_text(encoding="utf-8") else []
 

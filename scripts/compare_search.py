@@ -3,8 +3,8 @@
     python scripts/compare_search.py docs/search_comparison.csv
 
 Every trial is a run of `proxlearn search`, in this process. The table has one row per dataset, sampler and seed: the
-best validation score after all trials, and the test score of that trial, which the search does not see. Searches that
-the table already contains are not repeated. The page is written next to the table.
+best validation score, and the test score of the trial with this validation score. The search does not use test scores.
+Searches that the table already contains are not repeated. The page is written next to the table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, obj
 
 
 def page(table: pd.DataFrame) -> str:
-    """Return the page with means and standard deviations over the seeds, and how often each sampler is better."""
+    """Return the page with the mean scores, and with the number of seeds with which each sampler is better."""
     rows = []
     for (dataset, metric), part in table.groupby(["dataset", "metric"], sort=False):
         wide = part.pivot(index="seed", columns="sampler", values="validation")

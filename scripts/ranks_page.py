@@ -8,7 +8,7 @@ python scripts/ranks_page.py probe     the memory of a process without a cloud, 
 python scripts/ranks_page.py page      write docs/ranks.md
 
 run and probe refuse to start on a machine that other processes use. With --busy, they start nevertheless; the page then
-uses the peak memory and the numbers of bytes in these rows, but not the seconds.
+uses the peak memory and the numbers of bytes of these measurements, but not their seconds.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def add_row(path: Path, **values: object) -> None:
 
 
 def bytes_per_step(ranks: int, sweeps: float, itemsize: int = 4) -> float:
-    """Return the number of bytes that each of 2, 4, 8, ... ranks sends in a step; docs/ranks.md derives the formula."""
+    """Return the number of bytes that each of ``ranks`` ranks sends in a step; docs/ranks.md derives the formula."""
     share = (ranks - 1) / ranks
     sums = 2 * ROWS * itemsize * (ranks - 1)
     locations = N * (P + 1) * itemsize * share
@@ -231,7 +231,7 @@ times the memory of the single process at {larger}; this is an estimate and not 
 
 
 def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:
-    """Return a table of the predicted seconds per step on more machines, given the seconds per step on two ranks."""
+    """Return a table of the predicted seconds per step on 4, 16 and 64 ranks, given those on two ranks."""
     sweeps, counted = median_of(two, "rounds_per_step") + 1, median_of(two, "bytes_per_step")
     rate, latency, repeated = (float(probed[key]) for key in ("MB_per_second", "latency_ms", "repeated_seconds"))
     divided = 2 * (seconds - repeated - counted / 2**20 / rate)

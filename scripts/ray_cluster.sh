@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Start or stop a Ray cluster of two nodes on this machine, to try out sweeps. All its files are below one folder.
+# Start or stop a Ray cluster of two nodes on this machine, to try out sweeps. All its files are in one folder.
 #
 #   scripts/ray_cluster.sh start FOLDER     start the cluster and print how to use it
 #   scripts/ray_cluster.sh stop FOLDER      stop its processes by their process ids
-# An environment with proxlearn[ray] must be on PATH. FOLDER must be short, because Ray creates sockets below it.
+# An environment with proxlearn[ray] must be on PATH. FOLDER must be short, because Ray creates sockets in it.
 set -euo pipefail
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }

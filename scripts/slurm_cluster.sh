@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Start or stop a SLURM cluster of two nodes on this machine, to try out sweeps. All its files are below one folder.
+# Start or stop a SLURM cluster of two nodes on this machine, to try out sweeps. All its files are in one folder.
 #
 #   scripts/slurm_cluster.sh start FOLDER     start the cluster and print how to use it
 #   scripts/slurm_cluster.sh stop FOLDER      stop its daemons by their process ids

@@ -297,7 +297,7 @@ def test_a_reader_that_has_enough_is_no_failure(tmp_path: Path) -> None:
 def test_letters_that_a_terminal_lacks_are_escaped(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "β").mkdir()
     done = shell(f"{COMMAND} status β; {COMMAND} status γ", tmp_path, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
-    assert done.stdout == "there are no runs below \\u03b2\n"
+    assert done.stdout == "there are no runs in \\u03b2\n"
     assert done.stderr.startswith("proxlearn: the folder \\u03b3 does not exist; ")
     assert done.stderr.count("\n") == 1
 

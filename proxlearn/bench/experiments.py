@@ -1,4 +1,4 @@
-"""Estimates of the time of each complete experiment of the paper, from measurements at selected clouds of its run.
+"""Estimate the duration of each complete experiment of the paper from measurements at selected clouds of a run.
 
 The cost of a recursion changes during a run: neurons saturate, and particles move apart. The compiled engine runs the
 experiment up to a maximum k and keeps the clouds at log-spaced values of k. The time of a recursion is measured at each

@@ -87,7 +87,7 @@ def _recursions(risk: Risk, cloud: PointCloud, hyper: Hyper) -> Call:
 
 
 class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A recorder of the number of elements of the largest tensor that any operation returns."""
+    """A dispatch mode that records the number of elements in the largest tensor that an operation returns."""
 
     elements: int = 0
 

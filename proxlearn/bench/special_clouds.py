@@ -1,7 +1,7 @@
 """Measurements of one recursion from special clouds, compared with the printed algorithms and the floor of the drift.
 
 The clouds are special because each of them is in a single regime of the kernel. A whole experiment (experiments.py) may
-have only few recursions in this regime. Here, the floor (torch_floor.py) covers only the drift.
+have only a few recursions in this regime. Here, the floor (torch_floor.py) covers only the drift.
 """
 
 from __future__ import annotations

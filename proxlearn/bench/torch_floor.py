@@ -6,10 +6,10 @@ products (saturated neurons).
 
 *Kernel*, if particles exchange mass: the distances of the pairs, one exponential per pair, and (rounds + 1) x 2
 products with the resulting matrix, where ``rounds`` is the number of rounds that the compiled step needs at the same
-cloud. ``torch.cdist`` computes the distances with a matrix product; this is several times faster than with differences,
-but not accurate enough for every cloud. If the compiled step uses all pairs, the matrix is N x N. If it uses a
+cloud. ``torch.cdist`` computes the distances with a matrix product; this is several times faster than computing
+differences, but not accurate enough for every cloud. If the compiled step uses all pairs, the matrix is N x N. With a
 neighbour list, the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is
-faster than on any sparse matrix. If no pair matters, there is no kernel.
+faster than on any sparse matrix. If no two particles exchange mass, there is no kernel.
 
 A *pair matters* if its entry of the coupling diag(q) Gamma diag(z) is larger than 2^-53 of the mass of its row or of
 its column. The pair of a particle with itself also counts.
@@ -54,7 +54,7 @@ def regime_of(after: PointCloud, info: Info | None) -> str:
 
 
 LONGEST_LIST = 1 / 20
-"""Largest share of the pairs for which the compiled step uses a neighbour list, for up to 8192 particles."""
+"""Largest share of the pairs that a neighbour list of the compiled step contains, for up to 8192 particles."""
 
 
 def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:

@@ -88,7 +88,7 @@ import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
 while True: pass
 """
-"""A busy loop that ends when the bench ends, even if the bench is killed, because its standard input is then closed."""
+"""A busy loop that ends when its standard input is closed, that is, when the bench ends or is killed."""
 CommandOf = Callable[[Path], list[str]]
 """A function that returns the command of a run whose output goes to the given folder, which does not exist yet."""
 
@@ -129,7 +129,7 @@ def measure_company(
 
 
 def summarise(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Return the medians of the times, and the medians of the ratios of two times of the same turn."""
+    """Return the medians of the times, and the medians of ratios between times that were measured in the same turn."""
 
     def ratio(numerator: str, denominator: str) -> float:
         return median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))

@@ -1,6 +1,6 @@
 """The archive of the paper's runs, from which the tables and figures are built.
 
-archive_files.py describes the files of the archive, and packing.py writes runs from their run folders into it.
+archive_files.py describes the files of the archive, and packing.py copies runs from their run folders to the archive.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ArchivedRun:
 
     @cached_property
     def free_energy(self) -> pd.DataFrame | None:
-        """The free energy of the stored clouds of the run, with the columns ``free_energy.COLUMNS``, or None."""
+        """The free energy of the stored clouds, with the columns ``free_energy.COLUMNS``; None if absent."""
         table = self.packed.free_energy
         return None if table is None else pd.read_csv(io.StringIO(table.text()), index_col=False)
 

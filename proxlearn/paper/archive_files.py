@@ -158,7 +158,7 @@ def _read_records(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read_tables(path: Path) -> dict[str, TextTable]:
-    """Read a CSV file, and return one table per value of its first column; empty if the file does not exist."""
+    """Read a CSV file, and return one table per value of its first column, or {} if the file does not exist."""
     try:
         (_, *columns), *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES)))
     except AbsentFile:

@@ -152,7 +152,7 @@ def make_model(method: str, task: str) -> Any:
 
 
 def measure_folds(table: str, method: str) -> Result:
-    """Fit a method on every fold of a table, and return its test metrics and CPU seconds; this runs as a job."""
+    """Fit a method on every fold of a table, and return test metrics and CPU seconds; this function runs as a job."""
     compared = TABLES[table]
     X, y = compared.load()
     splitter = StratifiedKFold if compared.task == "classes" else KFold

@@ -30,8 +30,8 @@ from proxlearn.views.style import (
 def fig2(archive: Archive) -> list[Path]:
     """Draw the risk on WDBC as a function of k: a line for beta=0.05 and a shaded range over all values of beta.
 
-    The left panel shows the risk on the training rows, as the published figure does, although the paper says that it
-    shows test data.
+    The left panel shows the risk on the training rows, as the published figure does, although the paper says that
+    the figure shows test data.
     """
     panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
     with house_style():
@@ -134,7 +134,7 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
 
 
 def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun], estimate: str) -> None:
-    """Draw the points of a published curve, and write their largest distance from the run in the lower left corner."""
+    """Draw the points of a published curve; a text in the lower left corner states the distance from the run."""
     curve = published_curve(panel.figure, estimate)
     marker = {"weighted": "o", "unweighted": "x"}[estimate]
     colour = ESTIMATE_COLOURS[estimate]

@@ -14,7 +14,7 @@ from proxlearn.paper.archive import ArchivedRun
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
 """Relative change of an objective that is attributed to rounding and counts neither as a fall nor as a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""Unit roundoff of each precision; a share of a particle's mass below this value is lost in rounding."""
+"""Unit roundoff of each precision; if a share of a particle's mass is below this value, it is lost in rounding."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged step from which the kernel stays the identity up to rounding, or infinity."""
+    """Return the first logged step from which the kernel is the identity up to rounding; infinity if there is none."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -56,7 +56,7 @@ def contraction(run: ArchivedRun) -> float:
 
 
 def free_energy_changes(run: ArchivedRun) -> np.ndarray:
-    """Return the signs of the changes in the free energy between consecutive logged steps."""
+    """Return the signs of the changes in the discrete free energy between consecutive logged steps."""
     energy = run.metrics["discrete_free_energy"]
     return _signs(run, energy[:-1], energy[1:])
 

@@ -58,7 +58,7 @@ TABLE4_QUOTED = {
     "diabetes": (MeanSd(0.777, 0.007), MeanSd(0.778, 0.002)),
     "twonorm": (MeanSd(0.981, 0.0002), MeanSd(0.981, 0.0006)),
 }
-"""Accuracies of JKO-ICNN and of SWGF + RealNVP by dataset, which the paper quotes from Bonet et al. (2022)."""
+"""Accuracies of JKO-ICNN and of SWGF + RealNVP, by dataset; the paper quotes them from Bonet et al. (2022)."""
 
 JKO_ICNN_RUNS = {"banana": (0.5613, -0.6910), "diabetes": (0.7727, -0.4510), "twonorm": (0.9818, -0.0579)}
 """Accuracy and mean test log-likelihood, by dataset, of the single runs that Mokrov et al. (2021) published."""

@@ -1,8 +1,8 @@
 """Run fits of recipe=tuned over several splits, cache their results, and write a page about them.
 
 Every fit is a job (see proxlearn/jobs). Its result is stored in FOLDER/NAME/results.jsonl, under a key that covers
-everything that affects it. An interrupted measurement can therefore be continued, and the page FOLDER/NAME.md can be
-written without new fits.
+everything that affects the result. An interrupted measurement can therefore be continued, and the page FOLDER/NAME.md
+can be written without new fits.
 """
 
 from __future__ import annotations

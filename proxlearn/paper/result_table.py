@@ -23,7 +23,7 @@ PARTIAL = "no verdict: partial"
 
 
 def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
-    """Return the verdict on two means, which agree within ``allowance`` or twice their joint standard deviation."""
+    """Return a verdict; means agree if they differ by at most ``allowance`` or twice their joint standard deviation."""
     if not complete or math.isnan(ours.mean):
         return PARTIAL
     difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"

@@ -46,7 +46,7 @@ class PlannedRun:
 
     @property
     def init_from(self) -> Path | None:
-        """The folder of the run from whose cloud this run starts, or None."""
+        """The folder of the run from whose cloud this run starts; None if this run draws its own initial cloud."""
         return next((Path(word.partition("=")[2]) for word in self.overrides if word.startswith("init_from=")), None)
 
 
@@ -84,7 +84,7 @@ class PlanEntry:
         return tuple(itertools.product(*choices))
 
     def runs(self, root: Path, quick: bool) -> list[PlannedRun]:
-        """Return all runs of the entry, with their folders below ``root``."""
+        """Return all runs of the entry, with their folders in ``root``."""
         swept = {override.partition("=")[0] for override in self.jobs[0]}
         own = {override.partition("=")[0] for override in self.overrides}
         fixed = [override for override in FIXED_OVERRIDES if override.partition("=")[0] not in own]

@@ -1,4 +1,4 @@
-"""Build the table of the accuracies on SHD, which the paper states in the text of Section 5."""
+"""Build the table that compares our accuracies on SHD with those in the text of Section 5 of the paper."""
 
 from __future__ import annotations
 

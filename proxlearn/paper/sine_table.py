@@ -206,7 +206,7 @@ def line(figures: Mapping[int, float]) -> tuple[float, float]:
 
 
 def figure_text(figure: MeanSd) -> str:
-    """Return a value as a string with DIGITS decimal places, or DIGITS + 1 significant digits from 10 upwards."""
+    """Return a value as a string with DIGITS decimal places, or DIGITS + 1 significant digits if it is at least 10."""
     above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
     return figure.text(max(0, DIGITS - above_ones))
 

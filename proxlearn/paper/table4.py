@@ -1,4 +1,4 @@
-"""Build Table 4: results on banana, diabetes and twonorm, with the majority class and the paper's quoted results."""
+"""Build Table 4: results on banana, diabetes and twonorm, with the majority class and results that the paper quotes."""
 
 from __future__ import annotations
 

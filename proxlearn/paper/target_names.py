@@ -1,4 +1,4 @@
-"""Names of the targets of `proxlearn paper`, without slow imports, so that arguments are checked quickly."""
+"""Names of the targets of `proxlearn paper`; this module has no slow imports, so arguments are checked quickly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Targets (tables, figures, and the pages curves and health), with the plan entries (run_plan.py) from which each
 target is built. An empty tuple stands for all entries."""
 MEASUREMENTS = ("tuned", "weights", "losses", "estimators")
-"""Pages that are built from stored results of fits instead of runs."""
+"""Pages that are built from stored results of fits and not from runs."""
 GROUPS = {
     "tables": ("table1", "table2", "table3", "table4", "table5", "shd"),
     "figures": ("fig2", "fig3", "fig4", "fig5"),

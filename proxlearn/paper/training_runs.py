@@ -127,7 +127,10 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Return whether the archive or the folder contains all steps of a run; raise InputError if its settings differ."""
+    """Return whether the archive or the folder contains all steps of a run.
+
+    Raise InputError if the stored settings differ from the planned ones.
+    """
     # The initial cloud of the run is left out, because only training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))

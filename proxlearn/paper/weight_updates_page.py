@@ -1,4 +1,4 @@
-"""Write the page on the effect of the proximal weights, which compares three weight updates on every dataset.
+"""Write the page on the effect of the proximal weights; the page compares three weight updates on every dataset.
 
 For each split, the hyperparameters are selected on the training part with weights=proximal, and three fits share these
 hyperparameters, the initial cloud and the noise: they differ only in the weight update. Fisher-Rao weights may be

@@ -1,4 +1,4 @@
-"""Tables that compare the weights with the density, and a summary of them in words, from the stored results."""
+"""Tables that compare the weights with the density, and a summary in words, both from the stored results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETTER = 0.95
 explain such a ratio.
 """
 PAPERS_KAPPA = 50.0
-"""The kappa of the paper's WDBC experiment, which is the smallest of its classification experiments."""
+"""The kappa of the experiment on WDBC, which is the smallest kappa of the paper's classification experiments."""
 
 
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:

@@ -28,7 +28,7 @@ LARGEST_EXPONENT = 700.0
 """Upper limit of exponents, so that exp does not overflow in float64."""
 
 Potential = Callable[[np.ndarray], np.ndarray]
-"""Function of the masses of the cells that returns the first variation at their centres."""
+"""Function that maps the masses of the cells to the first variation at the cell centres."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class GridFlow(KnownFlow):
 def spatial_errors(flow: GridFlow, cells: tuple[int, ...], steps: int) -> list[float]:
     """Return the L1 distance between the solutions with n and 2n cells, for every n in ``cells``.
 
-    ``steps`` is the number of time steps on the first grid. It grows with the square of the number of cells, so that
-    the errors in time and space decrease together.
+    ``steps`` is the number of time steps on the first grid. The number of time steps grows with the square of the
+    number of cells, so that the errors in time and space decrease together.
     """
     distances = []
     for n in cells:

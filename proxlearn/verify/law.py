@@ -62,7 +62,7 @@ def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dic
 
 
 def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dict[str, list[float]]:
-    """Return the square root of the energy distance to the solution for every N and, in one dimension, also W2."""
+    """Return, for every N, the square root of the energy distance to the solution and, in one dimension, W2."""
     result: dict[str, list[float]] = {"energy": []}
     for N in sizes:
         rng = generator(seed, N)
@@ -109,8 +109,8 @@ class Order:
 def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Order:
     """Return the slope of log|error| on log(scale), fitted for each seed, with Student's interval over the seeds.
 
-    ``errors`` has one row per seed. The seeds are independent, so the interval holds for any distribution of the
-    errors, apart from the bias that the logarithm of noisy values causes.
+    ``errors`` has one row per seed. The seeds are independent, so the interval is approximately valid, apart from
+    the bias that the logarithm of noisy values causes.
     """
     from scipy.stats import t
 

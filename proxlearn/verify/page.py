@@ -99,7 +99,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 
 
 def orders_table(rows: Results) -> str:
-    """Return a table with one row per flow, which states for closed-form flows whether the orders are as expected."""
+    """Return a table with one row per flow, and with a verdict on the orders of each closed-form flow."""
     lines = [["flow", "mean, in h", "second moment, in h", "energy, in N", "W2, in N", "as expected"]]
     for flow, found in orders(rows).items():
         cells = [
@@ -111,7 +111,7 @@ def orders_table(rows: Results) -> str:
 
 
 def expected(flow: str, found: dict[str, Order]) -> str:
-    """Return a verdict on whether the orders of a closed-form flow lie in WEAK and ROOT; empty for other flows."""
+    """Return a verdict on whether the orders of a closed-form flow lie in WEAK and ROOT, or "" for other flows."""
     if flow not in CLOSED_FORM:
         return ""
     limits = {"weak_order mean": WEAK, "weak_order second": WEAK, "distance energy": ROOT}
@@ -123,7 +123,7 @@ def expected(flow: str, found: dict[str, Order]) -> str:
 
 
 def law_curves(rows: Results) -> dict[str, dict[str, tuple[list[float], list[list[float]]]]]:
-    """Return the data of the plot of the distribution: per part and flow, the scales and the errors of all seeds."""
+    """Return the data that `draw_law` plots: per part and flow, the scales and the errors of all seeds."""
     curves: dict[str, dict[str, tuple[list[float], list[list[float]]]]] = {"h": {}, "N": {}}
     for flow, (steps, errors) in _merged(_part(rows, "weak_order"), "steps").items():
         curves["h"][flow] = ([make_flow(flow).horizon / k for k in steps], errors["second"])

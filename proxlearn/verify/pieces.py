@@ -22,7 +22,7 @@ from proxlearn.run.folder_recognition import check_writable
 from proxlearn.run.lock import FolderLock
 
 DIGITS = 5
-"""Number of significant digits of stored results, which is enough for every table and keeps the file small."""
+"""Number of significant digits of stored results; it is enough for every table and keeps the file small."""
 PRELOAD = ("proxlearn.verify.plan", "proxlearn.core.fused.fused_step")
 
 

@@ -1,4 +1,4 @@
-"""The tables and the plots of `proxlearn bench`: whole experiments, growth with N, and special clouds."""
+"""Tables and plots of `proxlearn bench`: whole experiments, growth, special clouds, commands beside other processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw_bench(results: dict[str, Any], folder: Path, names: Mapping[str, str]) 
 
 
 def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the mean time per recursion of each experiment, and the times at the clouds of the experiment's run."""
+    """Plot the mean time per recursion of each experiment, and the time per recursion at each measured cloud."""
     fig, (means, along) = figure(9.2, 3.6, 2)
     records = results["whole"][::-1]
     places = range(len(records))
@@ -63,7 +63,7 @@ def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
 
 
 def draw_initial_growth(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time of a step from the initial cloud over N for each dataset, and the time of a reduction by KeOps."""
+    """Plot against N, for each dataset, the time of a step from the initial cloud and the time of a KeOps reduction."""
     fig, (axes,) = figure(6.2, 3.6)
     groups = [(key, list(group)) for key, group in groupby(results["initial_growth"], lambda r: str(r["dataset"]))]
     measured = [r for r in results["initial_growth"] if r["seconds"] is not None]
@@ -92,7 +92,7 @@ def draw_initial_growth(results: dict[str, Any], folder: Path, name: str) -> lis
 
 
 def draw_special_growth(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time per recursion at special clouds over N, for proxlearn and for the paper's algorithms."""
+    """Plot the time per recursion against N for special clouds, with proxlearn and with the paper's algorithms."""
     fig, (axes,) = figure(4.6, 3.3)
     for records, colour, label in (
         (results["growth_literal"], UNWEIGHTED, "Algorithms 1 and 2 as printed"),
@@ -148,7 +148,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def whole_table(results: dict[str, Any]) -> str:
-    """Return the table of the times of whole experiments, with notes."""
+    """Return a table of the times that whole experiments take, with notes."""
     rows = [
         {
             "experiment": record["dataset"],
@@ -166,7 +166,7 @@ def whole_table(results: dict[str, Any]) -> str:
 
 
 def growth_table(results: dict[str, Any]) -> str:
-    """Return the table of the times of a step from the initial clouds, for several N."""
+    """Return a table of the seconds per step from the initial clouds for several N, with notes."""
     rows = []
     for record in results["initial_growth"]:
         possible = record["seconds"] is not None
@@ -186,7 +186,7 @@ def growth_table(results: dict[str, Any]) -> str:
 
 
 def company_table(results: dict[str, Any]) -> str:
-    """Return the table of the times of commands that run beside other processes."""
+    """Return a table of the times that commands take beside other processes, with notes."""
     rows = [
         {
             "dataset": record["dataset"],
@@ -203,7 +203,7 @@ def company_table(results: dict[str, Any]) -> str:
 
 
 def special_tables(results: dict[str, Any]) -> str:
-    """Return the tables of the special clouds and of the commands that are measured together with them."""
+    """Return the tables of the part `special`: special clouds, other losses and neurons, and whole commands."""
     parts = []
     recursions = pd.DataFrame(results["shapes"])
     if len(recursions):

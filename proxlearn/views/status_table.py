@@ -26,7 +26,7 @@ DEPTH = 4
 
 
 def status_tables(folders: list[Path]) -> str:
-    """Return tables of all runs and sweeps at or below the folders: one for single runs, then one per sweep."""
+    """Return tables of all runs and sweeps that the folders are or contain: one for single runs, then one per sweep."""
     runs: dict[Path, RunSnapshot] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in folders:
@@ -48,7 +48,7 @@ def status_tables(folders: list[Path]) -> str:
     snapshots = [*runs.values(), *(state.run for states in sweeps.values() for state in states)]
     if any(run is not None and run.kappa is not None for run in snapshots):
         parts.append(KAPPA_NOTE)
-    return "\n".join(parts) or "there are no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
+    return "\n".join(parts) or "there are no runs in " + ", ".join(str(folder) for folder in folders) + "\n"
 
 
 def find_runs(folder: Path, depth: int) -> Iterator[Path]:

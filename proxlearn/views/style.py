@@ -25,7 +25,7 @@ ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
 LARGEST_DRAWN = 1e100
-"""Largest value that is drawn; matplotlib squares and adds values, so that larger ones could overflow."""
+"""Largest value that is drawn; matplotlib squares and adds values, and larger ones could overflow."""
 SINGLE_PLOT = (5.0, 3.3)
 """Width and height in inches of a plot with one pair of axes."""
 RC: Any = {
@@ -56,7 +56,7 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
-    """Replace values that an axis cannot show by NaN, which leaves a gap in the curve.
+    """Return the values, with NaN for those that an axis cannot show; a NaN leaves a gap in the curve.
 
     Examples are 1e300 in a diverged run, and zero on a logarithmic axis.
     """
@@ -70,7 +70,7 @@ def escape_mathtext(name: str) -> str:
 
 
 def class_colours(count: int) -> list[str]:
-    """Return a colour per class; the colours of two classes differ from the colours of the estimates."""
+    """Return a colour per class; for two classes, the colours differ from those of the estimates."""
     if count == 2:
         return ["#7b4ea3", "#c9a227"]
     cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]

@@ -23,7 +23,7 @@ def save_png(fig: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
-    """Plot the effect of each update of the weights against kappa, with one line per problem, N and epsilon."""
+    """Plot the effect of each weight update against kappa, with one line per problem, N and epsilon."""
     with house_style():
         updates = list(dict.fromkeys(update for update, _ in table))
         fig, axes = figure(9.2, 3.2, len(updates))
@@ -53,7 +53,7 @@ def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[float]]]]], folder: Path) -> list[Path]:
-    """Plot the error of the second moment over h and the root of the energy distance over N (means over the seeds)."""
+    """Plot errors of the second moment against h, and roots of the energy distance against N (means over the seeds)."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.4, 2)
         flows = list(dict.fromkeys([*curves["h"], *curves["N"]]))
@@ -84,7 +84,7 @@ def draw_weights(
     dimensions: Mapping[str, Mapping[int, float]],
     folder: Path,
 ) -> list[Path]:
-    """Plot two measured and theoretical ratios of slopes over kappa, and total variations over the dimension."""
+    """Plot two ratios of slopes (measured and in theory) against kappa, and total variations against the dimension."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.3, 2)
         labels = ("w = 0 / with the energy", "orientation=paper / consistent")

@@ -228,7 +228,7 @@ def test_status_says_what_to_do_where_there_is_nothing(tmp_path, capsys):
     assert main(["status", str(tmp_path / "nosuch")]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert main(["status", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"there are no runs below {tmp_path}\n"
+    assert capsys.readouterr().out == f"there are no runs in {tmp_path}\n"
 
 
 @pytest.mark.parametrize("jobs", ["[{number: &a 1, values: *a}]", "[{number: 1, values: null}]"])

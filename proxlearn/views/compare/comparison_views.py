@@ -1,6 +1,7 @@
 """Write the files of a comparison: compare.md, tables and plots of two blocks of methods.
 
-compare.md is for readers; each block also has a .csv file for programs and a .tex file for LaTeX documents.
+compare.md shows all of them. Each block also has a .csv file, with one row per dataset and method, and a .tex file with
+the tables in LaTeX.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _splits_phrase(comparison: Comparison) -> str:
-    """Return the number of random splits as a phrase that lists the datasets with a different number in brackets."""
+    """Return the number of random splits as a phrase; brackets after it list the datasets that have other numbers."""
     others = ", ".join(f"{name}: {number}" for name, number in comparison.exceptions.items())
     noun = "random split" if comparison.splits == 1 else "random splits"
     return f"{comparison.splits} {noun}" + (f" ({others})" if others else "")
@@ -117,7 +118,7 @@ def _rivals(section: Section) -> list[Method]:
 
 
 def _differing(comparison: Comparison, section: Section) -> str:
-    """Return a clause that names the methods of a block whose accuracy is clearly lower or higher than ProxLearn's."""
+    """Return a clause that names, for one block, the methods that are clearly less or more accurate than ProxLearn."""
     rivals = _rivals(section)
     datasets: dict[str, list[str]] = {}
     for dataset in comparison.datasets:
@@ -174,7 +175,7 @@ def _names(head: Sequence[str], places: range) -> list[str]:
 
 
 def unfinished_cells(comparison: Comparison) -> list[str]:
-    """Return a line for each cell without a result, with its error, if there is one."""
+    """Return one line per cell that has no result; the line states the error, or that the cell has not run yet."""
     return [
         f"- {cell.dataset}, split {cell.split}, {cell.method}: {cell.error or 'not run yet'}"
         for cell in comparison.cells
@@ -285,6 +286,6 @@ def authors_split_lines(comparison: Comparison) -> list[str]:
 
 
 def _width(comparison: Comparison) -> str:
-    """Return the number of neurons of the networks as a string, from the notes of their cells."""
+    """Return, as a string, the number of neurons that the notes of the cells state, or "N" if no note states it."""
     notes = [cell.result.notes for cell in comparison.cells if cell.result is not None]
     return either(sorted({int(note["N"]) for note in notes if "N" in note})) or "N"

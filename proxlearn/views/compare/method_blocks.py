@@ -19,9 +19,9 @@ from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, save
 from proxlearn.views.tables import tabular
 
 REACH = 1.5
-"""Maximum extension of a panel that includes reference methods, relative to the range of the block's methods."""
+"""Largest extension of the axis limits to include reference methods, relative to the range of the block's methods."""
 MIN_RANGE = 0.02
-"""The smallest range of accuracies that a panel spans."""
+"""Lower limit of the range from which the extension and the margins of a panel are computed."""
 SCALE = (
     "dots: means over the splits; bars: 95 %, thick: Student's\n(too narrow: splits overlap), thin: Nadeau and Bengio's"
 )
@@ -95,7 +95,7 @@ def _dot(axes: Axes, place: int, estimate: Interval, colour: str) -> None:
 
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
-    """Return axis limits that include the dots and bars of the block and of reference methods near them."""
+    """Return axis limits that include the intervals of the block's methods and those of reference methods nearby."""
     ends = {place: _ends(estimate) for place, estimate in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(start for start, _ in own), max(end for _, end in own)

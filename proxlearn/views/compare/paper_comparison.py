@@ -66,7 +66,7 @@ class PaperRow:
     likelihood: str = ""
     printed_likelihood: str = ""
     runs: str = ""
-    """The number of runs, and of recursions per run, from which the accuracy is computed, as a string."""
+    """Text in brackets that states the numbers of runs and of recursions per run, or an empty string."""
 
     def cells(self) -> list[str]:
         figures = [self.printed_accuracy, self.likelihood, self.printed_likelihood]
@@ -91,7 +91,7 @@ def paper_table(comparison: Comparison) -> PaperTable:
 
 
 def dataset_tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """Yield the name, the headings and the rows of the narrow table of each dataset in compare.md."""
+    """Yield, for each dataset, its name and the headings and rows of its narrow table in compare.md."""
     for dataset in _datasets(comparison):
         yield dataset, PAGE_HEAD, [row.page_cells() for row in _rows(comparison, dataset)]
 

@@ -20,8 +20,8 @@ from proxlearn.run.run_folder import RunFolder
 
 FRAMES, PARTICLES = 60, 300
 HEAVIEST_SHARE = 1 / 3
-"""Share of the drawn particles that are the heaviest ones of the newest cloud, so that growing weights are visible. The
-other drawn particles are taken at even intervals from the rest, whose order has no meaning."""
+"""Share of the drawn particles that is reserved for the heaviest particles of the newest cloud, so that growing weights
+are visible. The others are taken at even intervals from the remaining particles, whose order has no meaning."""
 LARGEST_COORDINATE = 1e15
 """Largest magnitude of a coordinate; larger values, as in a diverged cloud, are clamped, so that their squares fit into
 float32."""
@@ -43,8 +43,8 @@ class CloudHistory:
     columns: list[str]
     """Names of the p coordinates."""
     axes: np.ndarray
-    """Two orthonormal principal axes of all frames together, 2 x p; an axis is zero if the points span fewer
-    dimensions."""
+    """Two orthonormal principal axes of all frames together, 2 x p. If the points span fewer than two dimensions, the
+    remaining axes are zero."""
     mean: np.ndarray
     """Mean of the points of all frames; length p."""
     particles: np.ndarray
@@ -78,7 +78,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
 
 
 def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> CloudHistory:
-    """Read at most ``particles`` particles of at most ``frames`` stored clouds; raise InputError if none are stored."""
+    """Read at most ``particles`` particles of at most ``frames`` stored clouds; raise InputError if no cloud exists."""
     model = load_model(folder)
     indices = _select_particles(model.cloud.log_rho, particles)
     steps, theta, log_rho = [], [], []
@@ -119,7 +119,7 @@ def coordinate_names(neuron: Neuron, columns: tuple[str, ...], classes: tuple[st
 
 
 def _select_particles(log_rho: Tensor, count: int) -> Tensor:
-    """Return the indices of ``count`` particles to draw in every frame, given the log weights of the newest cloud."""
+    """Return the indices of at most ``count`` particles to draw, given the log weights of the newest cloud."""
     N = len(log_rho)
     if count >= N:
         return torch.arange(N)

@@ -20,7 +20,7 @@ WIDTHS = {".mp4": 1280, ".gif": 960}
 GIF_SCALES = (1.0, 0.84, 0.7, 0.5, 0.35)
 """Scale factors that are tried in order until the GIF is small enough."""
 PALETTE_SIZE = 128
-"""Number of colours of a GIF; the frames have few colours, and more would make the file larger."""
+"""Number of colours of a GIF; the frames have few colours, and a larger palette would make the file larger."""
 FILM_COMMENT = b"a film by proxlearn"
 """The GIF comment that identifies a film of this package."""
 HOLD_SECONDS = 2.0
@@ -54,7 +54,7 @@ def find_ffmpeg() -> str:
 
 
 def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) -> bytes:
-    """Return the images as a looping GIF, scaled down until it has at most ``most_bytes`` bytes."""
+    """Return the images as a looping GIF, scaled down if it would have more than ``most_bytes`` bytes."""
     frames = list(images)
     for scale in GIF_SCALES:
         content = _encode_gif(frames, scale, frame_seconds)

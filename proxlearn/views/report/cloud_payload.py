@@ -18,7 +18,7 @@ from proxlearn.views.run.run_plots import axis_range
 MOST_CLOUDS = 12
 """Maximum number of runs whose clouds a page includes; a cloud takes several hundred kilobytes."""
 MOST_VALUES = 1_000_000
-"""Maximum number of values in all clouds of a page together; each takes two bytes."""
+"""Maximum number of values in all clouds of a page together; a value takes two bytes."""
 MOST_COORDINATES = 34
 LINE_POINTS = 200
 """Number of points at which a function of one feature is evaluated."""

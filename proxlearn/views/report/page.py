@@ -1,4 +1,4 @@
-"""Render a self-contained HTML page about runs and sweeps, which can be opened from disk and makes no requests.
+"""Render a self-contained HTML page about runs and sweeps; only a watched page makes requests.
 
 Run folders may come from an untrusted source. Their content is embedded as JSON in which no HTML tag can begin, and the
 script inserts it as text. Only the script of the page can run, because the content security policy identifies it by its
@@ -33,7 +33,7 @@ PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageBuilder:
-    """A builder of the data of a page; it reads a cloud again only if the run has stored a new checkpoint."""
+    """A builder of page data that reads the cloud of a run again only if the checkpoints or the limits have changed."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

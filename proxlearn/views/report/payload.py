@@ -37,7 +37,7 @@ HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "free_energy", "en
 
 
 def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Return everything that the page shows; ``clouds`` has one entry per run, in the same order."""
+    """Return everything that the page shows; ``clouds`` has one entry per run, in the order of the runs."""
     rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(report.runs))))
     return {
         "title": report.title,
@@ -50,7 +50,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
 
 
 def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
-    """Return the data that the page shows about one run; its curves have at most about ``rows`` rows."""
+    """Return the data that the page shows about one run; its curves have at most ``rows`` rows."""
     run = entry.run
     experiments = find_experiments(run.config)
     notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
@@ -109,7 +109,7 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 
 def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table | None:
-    """Return accuracy.csv as a table with the paper's values for the same experiment, or None if it does not exist."""
+    """Return accuracy.csv as a table with the paper's values for the same experiment, or None if it is absent."""
     if run.accuracy is None:
         return None
     table = as_table(run.accuracy)
@@ -142,7 +142,7 @@ def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
 
 
 def confusion(run: RunData) -> dict[str, Any] | None:
-    """Return the confusion matrices of the test part by estimate, or None if there are no classes.
+    """Return the confusion matrices of the test part by estimate, or None if there are no classes or no results.
 
     The rows of a matrix are the actual classes. With more than MOST_CLASSES classes, the matrices are left out.
     """

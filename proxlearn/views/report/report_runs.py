@@ -1,4 +1,4 @@
-"""Gather the runs of a report page from run and sweep folders, with the settings in which they differ."""
+"""Gather the runs of a report page from run and sweep folders, with the settings in which the runs differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 SINGLE_RUNS = "runs"
 """Heading of the table of runs whose folders were given individually."""
 MOST_NAMED = 6
-"""Maximum number of differing settings that form the name of a run; with more of them, its title is the name."""
+"""Maximum number of differing settings that form the name of a run; if more settings differ, its title is the name."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ReportRuns:
 
     runs: list[RunEntry]
     tables: dict[str, list[JobState]]
-    """Rows of each table by heading: one table per sweep, and one for the runs whose run folders were given."""
+    """Rows of each table by heading: one table per sweep, and one for several runs that were given individually."""
     parameters: list[str]
     """Settings that differ between the runs; the page can show each of them by colour."""
 

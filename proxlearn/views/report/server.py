@@ -1,4 +1,4 @@
-"""The HTTP server of a watched report page, which is reachable only from this machine."""
+"""An HTTP server that serves a watched report page and is reachable only from this machine."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Host") not in self.server.hosts:
-            self._respond(HTTPStatus.FORBIDDEN, "text/plain", "the Host header is not accepted\n")
+            self._respond(HTTPStatus.FORBIDDEN, "text/plain", "the Host header is wrong; open the printed address\n")
         elif self.path not in ("/", "/data.json"):
-            self._respond(HTTPStatus.NOT_FOUND, "text/plain", "only / and /data.json exist\n")
+            self._respond(HTTPStatus.NOT_FOUND, "text/plain", "this address does not exist; open / or /data.json\n")
         else:
             self._respond_with_data()
 

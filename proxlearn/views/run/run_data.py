@@ -86,7 +86,7 @@ def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
 
 
 def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
-    """Read points.csv, the data points with one or two features, or return None if it is absent or cannot be drawn."""
+    """Read points.csv, which contains the data points; return None if it is absent or if values cannot be drawn."""
     table = _read_optional(path)
     if table is None:
         return None
@@ -280,12 +280,15 @@ def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
 def _read_selection(
     folder: RunFolder, config: dict[str, Any], stored: TrainConfig, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the selected values of keys without a value in the config; raise InputError if the run used others."""
+    """Return the selected values of keys that have none in the config.
+
+    Raise InputError if the run used other values.
+    """
     record = read_json(folder.selection)
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     chosen = record.get("chosen")
     if not isinstance(chosen, dict):
-        raise UnreadableFile(folder.selection, "it does not hold the selected values")
+        raise UnreadableFile(folder.selection, "it does not contain the selected values")
     selected = status.get("selected")
     used = selected if isinstance(selected, dict) else {}
     for key in stored.selected:

@@ -105,7 +105,7 @@ MOST_NUMBERED = 25
 
 
 def draw_confusion(run: RunData) -> list[Path]:
-    """Draw the confusion matrices, with actual classes as rows; the shade of a cell is its share of the row."""
+    """Draw the confusion matrices, with actual classes as rows; the shade of a cell shows its share of the row."""
     assert run.confusion is not None
     classes = [escape_mathtext(name) for name in run.model["classes"]]
     side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERED))
@@ -172,7 +172,7 @@ IMAGE_INCHES = 0.68
 
 
 def draw_images(run: RunData) -> list[Path]:
-    """Draw a row of images for the weighted mean and each of the heaviest particles, with one column per class."""
+    """Draw one row of images for the weighted mean and one per heaviest particle, with a column per class."""
     model = find_model(run.path)
     if model is None:
         return []

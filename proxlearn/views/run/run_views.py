@@ -103,7 +103,7 @@ def remarks(run: RunData) -> list[str]:
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the first logged step such that this and all later ones change no weight beyond rounding, or None.
+    """Return the first logged step from which no logged step changes a weight beyond rounding; None if there is none.
 
     A kernel near the identity is not a criterion, because a small share of the weight of a heavy particle can change
     the weight of a light particle considerably.
@@ -180,7 +180,7 @@ def result_table(run: RunData) -> pd.DataFrame:
 
 
 def _test_rows(run: RunData) -> str:
-    """Return the number of test rows with a space, or an empty string for a real target, for which it is unknown."""
+    """Return the number of test rows and a space, or an empty string if it is unknown (for a real target)."""
     if run.confusion is None:
         return ""
     counts = run.confusion[(run.confusion["part"] == "test") & (run.confusion["estimate"] == ESTIMATES[0])]["count"]
@@ -213,7 +213,7 @@ def render_run(folder: Path) -> list[Path]:
 
 
 def has_learned_function(run: RunData) -> bool:
-    """Return whether f is a function of one feature with a single output, which can be drawn as a curve."""
+    """Return whether f is a function of one feature with a single output, so that it can be drawn as a curve."""
     has_several_targets = isinstance(run.model.get("target"), list)
     return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass" and not has_several_targets
 

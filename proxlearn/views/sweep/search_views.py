@@ -53,7 +53,7 @@ class Search(Protocol):
 
 
 def trials_table(search: Search, study: Any) -> pd.DataFrame:
-    """Return a table with a row per trial, the best first: its number, state, score, parameters and last step."""
+    """Return a table of the number, state, score, parameters and last step of each trial, with the best trial first."""
     rows = []
     for trial in study.get_trials(deepcopy=False):
         last = max(trial.intermediate_values, default=None)
@@ -67,7 +67,7 @@ def trials_table(search: Search, study: Any) -> pd.DataFrame:
 
 
 def importances(study: Any) -> dict[str, float]:
-    """Return each parameter's share of the variance of the score (fANOVA), or no shares if there are too few trials."""
+    """Return each parameter's share of the score's variance (fANOVA); the result is empty if it cannot be estimated."""
     import optuna
 
     if sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)) < FEWEST_TRIALS:
@@ -104,7 +104,7 @@ def _importance_table(shares: dict[str, float]) -> str:
 
 
 def summary(folder: Path, search: Search, study: Any) -> str:
-    """Return the text that a search prints at its end: the best trials, and the command that trains the best one."""
+    """Return the text that a search prints at its end: the best trials, and the command that uses the best values."""
     table = trials_table(search, study)
     counts = table["state"].value_counts()
     states = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -122,7 +122,7 @@ def summary(folder: Path, search: Search, study: Any) -> str:
 
 
 def draw_search(folder: Path, search: Search, table: pd.DataFrame, shares: dict[str, float]) -> list[Path]:
-    """Draw search.png and search.pdf: the scores in the order of the trials, and over the most important parameters."""
+    """Draw search.png and search.pdf: the scores against the trial number and against the most important parameters."""
     numeric = [parameter for parameter in search.space if parameter.kind != "choice"]
     drawn = sorted(numeric, key=lambda parameter: -shares.get(parameter.key, 0.0))[:MOST_PANELS]
     columns = 1 + len(drawn)

@@ -1,4 +1,4 @@
-"""The combined plots of a sweep: curves, final metrics and heat maps, from one table of the metrics of all runs."""
+"""The combined plots of a sweep: curves, final metrics and heat maps, from one table that contains all metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPEATS = ("seed", "split_seed")
 
 @dataclass(frozen=True)
 class SweepData:
-    """The concatenated metrics of all jobs of a sweep, with the swept values as columns."""
+    """The concatenated metrics of a sweep's jobs, with a column for each swept key."""
 
     path: Path
     parameters: list[str]
@@ -165,7 +165,7 @@ def draw_final_metrics(sweep: SweepData) -> list[Path]:
 
 
 def draw_heat_maps(sweep: SweepData) -> list[Path]:
-    """Draw a heat map per metric: its final mean for each pair of values of the first two parameters."""
+    """Draw a heat map per metric: the mean final value for each pair of values of the first two parameters."""
     if len(sweep.parameters) < 2:
         return []
     across, down = sweep.parameters[:2]
@@ -204,7 +204,7 @@ def logged_metrics(sweep: SweepData) -> Iterator[str]:
 def create_panels(
     sweep: SweepData, rows: pd.DataFrame, parameters: list[str], width: float = 4.2
 ) -> tuple[Figure, list[Panel]]:
-    """Create a figure with one panel (axes and their rows) per combination of the values of ``parameters``."""
+    """Create a figure with a panel (axes and their rows) for each of the first MOST_PANELS combinations of values."""
     combinations = list(product(*(sweep.values(parameter) for parameter in parameters)))[:MOST_PANELS]
     columns = min(len(combinations), MOST_COLUMNS)
     lines = math.ceil(len(combinations) / columns)

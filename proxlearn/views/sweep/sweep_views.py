@@ -58,7 +58,7 @@ def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
 
 
 def job_table(states: list[JobState]) -> pd.DataFrame:
-    """Return a table of the jobs for programs, with one row per job and all columns."""
+    """Return the table of the jobs with one row per job and all columns, as in summary.csv."""
     rows: list[dict[str, Any]] = []
     for state in states:
         row: dict[str, Any] = {"job": state.job.number, **state.job.values, "state": state.state}
@@ -74,7 +74,7 @@ def job_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """Return a table of the jobs for readers, with fewer columns and short headings."""
+    """Return the table of the jobs with short headings and without the columns started, folder and steps."""
     table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     table = table.rename(columns=HEADINGS)
     for name, digits in (("step", 0), ("seconds", 1)):
@@ -85,7 +85,7 @@ def readable_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
-    """Return the mean and standard deviation of the metrics of finished jobs over seeds and splits.
+    """Return the mean and standard deviation, over seeds and splits, of the metrics of finished jobs.
 
     The result is None if no seed or split was swept, or if there are no metrics.
     """

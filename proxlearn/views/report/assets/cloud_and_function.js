@@ -272,7 +272,7 @@ function renderCloud() {
     cloud.steps.length > 1
       ? `${cloud.steps.length} checkpoints are stored; positions between them are interpolated during playback.`
       : `Only one checkpoint is stored, at k = ${cloud.steps[0]}.`;
-  const left = cloud.omitted ? ` Coordinates that vary less are not in this page (${cloud.omitted}).` : "";
+  const left = cloud.omitted ? ` Coordinates that vary little are left out (${cloud.omitted}).` : "";
   $("cloud-caption").textContent =
     `${some}. The area of a particle is proportional to its weight. Colours: blue for the weight 1/N, purple and orange for heavier particles, pale for lighter ones. ${when}${left}`;
   $("stage").className = cloud.learnt ? "grid two" : "grid one";
