@@ -182,10 +182,10 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         indices = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[indices] != y).any():
             unknown = y[self.classes_[indices] != y][0]
-            problem = f"y holds the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
+            problem = f"y contains the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
             raise ValueError(f"{problem}; remove its rows, or start a new fit with all classes")
         if len(self.classes_) < 2:
-            where = "y holds" if rows.complete else "the rows of positive weight hold"
+            where = "y contains" if rows.complete else "the rows of positive weight contain"
             raise ValueError(f"{where} only one class, {self.classes_[0]!r}; give rows of at least two classes")
         return indices
 

@@ -78,7 +78,7 @@ def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedR
     """Validate the sample weights and remove the rows of weight 0.
 
     The removed rows do not affect the scalings, the classes or the split of the selection. Equal weights are dropped,
-    which gives bit for bit the same fit as without weights.
+    so that the fit is bit for bit the same as without weights.
     """
     numbers = np.arange(len(X))
     if sample_weight is None:

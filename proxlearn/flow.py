@@ -205,8 +205,8 @@ def step(
     functional : Functional
         The functional to minimise: a Risk, an Energy, or a user-defined Functional.
     cloud : PointCloud
-        A cloud of N particles with p coordinates. The functional's data, noise and z0 are converted to its precision
-        and device.
+        A cloud of N particles with p coordinates. The functional's data, noise and z0 are converted to the precision
+        and the device of the cloud.
     hyper : Hyper
         The hyperparameters of this step; schedules and ``epsilon_quantile`` are not applied (``iterate`` applies them).
     noise : Tensor, shape (N, p)

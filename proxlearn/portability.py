@@ -51,7 +51,7 @@ def available_memory(root: Path = Path("/")) -> int:
     """Return the number of bytes that this process can still allocate, within the limit of its cgroup.
 
     On Linux, this is MemAvailable, or the remainder of a cgroup's limit if that is less; on Windows, it is the free
-    physical memory; elsewhere, it is the total memory. ``root`` is the folder that holds proc and sys.
+    physical memory; elsewhere, it is the total memory. ``root`` is the folder that contains proc and sys.
     """
     if not hasattr(os, "sysconf"):
         status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
@@ -94,13 +94,13 @@ def _lines(path: Path) -> list[str]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a one-line file, or None if the file is missing or holds no number (``max``)."""
+    """Return the number in a one-line file, or None if the file is missing or contains no number (``max``)."""
     first = (_lines(path) or [""])[0].strip()
     return int(first) if first.isdecimal() else None
 
 
 def _keyed_number(path: Path, key: str) -> int | None:
-    """Return the number that follows ``key`` at the start of a line of the file."""
+    """Return the number that follows ``key`` at the start of a line of the file, or None if there is none."""
     words = next((words for line in _lines(path) if (words := line.split())[:1] == [key]), [])
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
 

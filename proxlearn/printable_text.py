@@ -1,7 +1,7 @@
 """Functions that format text for messages, and escape text for a terminal, for Hydra's grammar and for the shell.
 
-The name of a run, a column, a class or a host may contain control characters, which a terminal would interpret. Text
-that is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
+The name of a run, a column, a class or a host may contain control characters, which a terminal would interpret.
+Messages and text for a terminal pass through these functions; CSV and JSON files are not changed.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Run:
         for step in reversed(list(clouds)):
             with contextlib.suppress(CheckpointError):
                 return clouds[step]
-        raise InputError(f"{self.folder} holds no valid checkpoint", "wait for the first checkpoint, or train again")
+        raise InputError(f"{self.folder} contains no valid checkpoint", "wait for the first checkpoint, or train again")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Clouds(Mapping[int, PointCloud]):
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
-    """Return the run in a folder; raise InputError if the folder holds no run.
+    """Return the run in a folder; raise InputError if the folder contains no run.
 
     Parameters
     ----------

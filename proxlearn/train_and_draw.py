@@ -33,7 +33,7 @@ def run_session(
     """Train in ``folder``, draw the results, and return the exit code.
 
     ``continuation`` names the command that continues the run after a signal. ``summary`` returns the text that is
-    printed at the end; by default, it is the summary of `train`. ``world`` holds the ranks that share the run.
+    printed at the end; by default, it is the summary of `train`. ``world`` represents the ranks that share the run.
     """
     try:
         outcome = train_and_draw(config, folder, command, summary=summary, world=world)

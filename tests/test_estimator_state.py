@@ -257,7 +257,7 @@ def test_classes_of_weight_0_are_removed() -> None:
     three = np.where(np.arange(len(y)) % 10 == 0, 2, y)
     fitted = ProxLearnClassifier(**SMALL_WEIGHTED, loss="logistic").fit(X, three, sample_weight=three != 2)
     assert list(fitted.classes_) == [0, 1]
-    with pytest.raises(ValueError, match="rows of positive weight hold only one class"):
+    with pytest.raises(ValueError, match="rows of positive weight contain only one class"):
         ProxLearnClassifier(**SMALL_WEIGHTED).fit(X, y, sample_weight=y)
 
 
@@ -287,7 +287,7 @@ def test_the_literal_solver_refuses_weights() -> None:
 def test_messages_count_the_rows_that_were_given() -> None:
     X, y = moons()
     X[7, 1] = 1e302
-    with pytest.raises(ValueError, match=r"feature 1 .* in row 7,"):
+    with pytest.raises(ValueError, match=r"in row 7 of feature 1 is too large;"):
         ProxLearnClassifier(**SMALL_WEIGHTED).fit(X, y, sample_weight=np.arange(len(y)) > 3)
 
 

@@ -1,10 +1,10 @@
 """Compiled kernels of the convex network, for per-particle products that are too small for a matrix library.
 
 For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). All computations with E are finished for sixteen
-particles before the next sixteen are processed, so that E stays in the cache. The inner loops process three rows of E
-at a time, so that nine products share six loaded rows, or four particles at a time. If fewer rows or particles remain,
-the last one is repeated or the missing ones have weight zero. Sums are stored at the end of each iteration, because the
-compiler reloads every value after a store.
+particles before the next sixteen are processed, so that E stays in the cache. The inner loops process either three rows
+of E at a time, so that nine products share six loaded rows, or four particles at a time. If fewer rows or particles
+remain, the last one is repeated or the missing ones have weight zero. Sums are stored at the end of each iteration,
+because the compiler reloads every value after a store.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
     """Compute E = sqrt(a) G for up to LANES particles, starting with ``first`` and ending at ``last`` or earlier.
 
-    G is the product of (x, 1) and ``full``; ``root`` holds sqrt(a).
+    G is the product of (x, 1) and ``full``; ``root`` contains sqrt(a).
     """
     rows, size = full.shape
     width = root.shape[1]
@@ -137,7 +137,7 @@ def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
 def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
     """Replace each positive definite matrix in H by ``factor`` times its inverse, using the sweep operator."""
     B, D, _ = H.shape
-    # A holds the lower triangles; the entries (i, j) of all matrices are adjacent.
+    # A contains the lower triangles; the entries (i, j) of all matrices are adjacent.
     A, column, scaled = np.empty((D, D * LANES), H.dtype), np.empty(D * LANES, H.dtype), np.empty(LANES, H.dtype)
     zero, one = H.dtype.type(0), H.dtype.type(1)
     for first in range(0, B, LANES):
@@ -176,7 +176,7 @@ def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
 def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
     """Replace E of one particle by 2 sqrt(a) P E, and store the column sums of E * (P E) (elementwise) in ``aq``.
 
-    ``root`` holds sqrt(a), and ``PE`` is scratch space.
+    ``root`` contains sqrt(a), and ``PE`` is scratch space.
     """
     D, width = E.shape
     zero, two = E.dtype.type(0), E.dtype.type(2)

@@ -1,9 +1,9 @@
 """Reference methods: standard classifiers of scikit-learn, the majority class, and the Bayes rule of twonorm.
 
 The classifiers have the default settings of scikit-learn. The support vector machine does not predict probabilities
-itself. `CalibratedClassifierCV` computes them with a logistic curve fitted to cross-validated scores, which the
-documentation of scikit-learn recommends instead of ``SVC(probability=True)``. The accuracy is computed from these
-probabilities.
+itself. `CalibratedClassifierCV`, which the documentation of scikit-learn recommends instead of
+``SVC(probability=True)``, computes them with a logistic curve fitted to cross-validated scores. The accuracy is
+computed from these probabilities.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return a dict with the scikit-learn model as text, without its seed; the dict is empty for the other methods."""
+    """Return the scikit-learn model as text, without its seed, in a dict that is empty for a method without a model."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 

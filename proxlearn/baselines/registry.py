@@ -55,7 +55,7 @@ The module of a method defines it as ``settings``, unless the method has no sett
 
 @dataclass(frozen=True)
 class Method:
-    """A compared method, which has one row in each table."""
+    """A compared method, which is shown as a row of the tables."""
 
     name: str
     title: str

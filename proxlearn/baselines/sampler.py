@@ -93,7 +93,7 @@ def preset_settings(
 
 
 def make_settings_function(light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsFunction:
-    """Return the function ``settings`` of a sampler's module, which returns a preset as plain values."""
+    """Return the function ``settings`` for a sampler's module; it returns the settings of a preset as plain values."""
     return lambda function, preset, dataset: (
         asdict(preset_settings(preset, dataset, light, paper)) | {"samples": NUM_SAMPLES}
     )

@@ -23,7 +23,7 @@ PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
 DESCRIPTION = """\
 Measure the speed of the recursion on this machine. The variants of a measurement are interleaved in one process. Parts:
   --whole    the paper's experiments as a whole, on the clouds of their own runs: proxlearn's engine, Algorithms 1 and 2
-             as printed, and a lower bound of the time with torch functions only
+             as printed, and a lower bound on the time with torch functions only
   --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the time for
              several N and epsilon, a complete run with its files, and the startup of a command
   --growth   the time of a step from the initial clouds for several N, and that of KeOps if pykeops is installed

@@ -22,8 +22,8 @@ The log-loss uses the probabilities of `proxlearn predict`, each of which is at 
 """
 EXAMPLES = """\
   proxlearn evaluate outputs/csv/NAME --data labelled.csv
-  proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   if the target has another name here
-  proxlearn evaluate outputs/csv/NAME --data labelled.csv --json             JSON, for programs
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   if the target column has another name
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv --json             print JSON instead of a table
 """
 
 

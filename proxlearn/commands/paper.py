@@ -32,7 +32,7 @@ targets:
 EPILOG = """\
 Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
 checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
-finished in the archive. Any other run is trained in its own run folder below outputs/paper/runs (which git ignores)
+finished in the archive. Any other run is trained in its own run folder in outputs/paper/runs (which git ignores)
 and packed into the archive when it is finished. A stopped run continues from its run folder; if that folder is gone,
 for example in a clean clone, the run starts again from its first step. A run also starts again if its experiment has
 more steps than the archived run. The fits of tuned, weights, losses and estimators are stored one by one in
@@ -110,7 +110,9 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
 
     archive = Archive(into or Path("outputs/paper-quick" if quick else "outputs/paper"))
     if archive.is_foreign():
-        raise InputError(f"{archive.root} holds other files but no runs of the paper", "choose another --into FOLDER")
+        raise InputError(
+            f"{archive.root} contains other files but no runs of the paper", "choose another --into FOLDER"
+        )
     code = 0
     if makes_runs:
         code = make_runs(target_entries(names), archive, quick, parallel or (available_cores() if quick else 1))

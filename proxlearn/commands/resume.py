@@ -80,5 +80,5 @@ def refuse_remote_logger(logger: LoggerConfig) -> None:
     """
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
-        problem = f"config.yaml sets logger.uri={uri!r:.100}, but `proxlearn resume` logs only below the current folder"
+        problem = f"config.yaml sets logger.uri={uri!r:.100}, but `proxlearn resume` logs only in the current folder"
         raise InputError(problem, f"repeat the `proxlearn train ... logger={logger.name} logger.uri=...` command")

@@ -18,13 +18,13 @@ these metrics are older than the run's newest step, the column "logged" shows th
 states of a run:
   running    the process of the run is active
   finished   all steps are done
-  stopped    by a signal; the same command continues it
+  stopped    a signal or a callback stopped the run; the same command continues it
   failed     the column "remark" states the reason
-  dead       its process no longer exists; the same command continues from the newest checkpoint
+  dead       the process of the run no longer exists; the same command continues from the newest checkpoint
 states that only the jobs of a sweep have:
   killed, skipped, waiting (another process has the run), invalid, not started"""
 EXAMPLES = """\
-  proxlearn status                        everything below outputs/
+  proxlearn status                        everything in outputs/
   proxlearn status outputs/sweeps/NAME    one sweep
   proxlearn status --watch 10             refresh every 10 seconds
 """

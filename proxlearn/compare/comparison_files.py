@@ -47,7 +47,7 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """Return the names of the tables and plots in ``folder`` that its plan lists as written by the command.
+    """Return the names of the tables and plots in ``folder`` that the plan lists as written by the command.
 
     A plan of version 0.1.0 has no list; the names are then derived from the methods in the plan.
     """
@@ -74,7 +74,7 @@ def record_names(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_foreign_files(spec: ComparisonSpec, output: Path) -> None:
-    """Raise InputError if the command would overwrite a file in the output folder that it did not write."""
+    """Raise InputError if the command would overwrite a file that `proxlearn compare` did not write."""
     tables = output / spec.name
     for folder in (output, tables):
         if os.path.lexists(folder) and not folder.is_dir():
@@ -119,7 +119,7 @@ class ComparedCell:
     result: CellResult | None
     """Result of the cell; None if the cell has not finished."""
     error: str | None = None
-    """The error message, if the cell failed."""
+    """The error message if the cell failed; otherwise None."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Comparison:
     ours: dict[str, Any]
     """Results of runs with the paper's settings, by dataset; empty if there are none (see commands/compare.py)."""
     exceptions: dict[str, int] = field(default_factory=dict)
-    """Number of splits by dataset, for the datasets whose number differs from ``splits``."""
+    """Number of splits by dataset, for each dataset that does not have ``splits`` splits."""
     files: list[str] = field(default_factory=list)
     """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0."""
 
@@ -152,7 +152,7 @@ class Comparison:
 
     @property
     def splits_text(self) -> str:
-        """The number of splits as a string, followed by the datasets that have a different number."""
+        """The number of splits as a string, followed by ``exceptions`` if there are any."""
         others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
         return f"{self.splits}" + (f" ({others})" if others else "")
 

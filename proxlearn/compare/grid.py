@@ -17,7 +17,7 @@ from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import JobLauncher, JobsOutcome, run_jobs
 
 JOBS_FOLDER = ".proxlearn-jobs"
-"""Name of the subfolder of the output folder that exists while cells are computed."""
+"""Name of a subfolder that the output folder contains only while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
     "proxlearn.baselines.recursion",

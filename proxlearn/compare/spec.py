@@ -44,13 +44,13 @@ class ComparisonSpec:
     protocol: Protocol
     temperature: float
     exceptions: dict[str, int] = field(default_factory=dict)
-    """Number of splits by dataset, for the datasets whose number differs from ``splits``."""
+    """Number of splits by dataset, for each dataset that does not have ``splits`` splits."""
     authors: bool = False
     """Whether the split of the samplers' authors is included, for the datasets for which it is known."""
 
     @property
     def name(self) -> str:
-        """The name of the subfolder of the output folder that contains the tables."""
+        """The name of the tables' folder, a subfolder of the output folder."""
         tempered = "" if self.temperature == 1 else f"-T{self.temperature:g}"
         return f"{self.protocol}-{self.preset}{tempered}"
 

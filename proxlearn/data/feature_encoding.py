@@ -21,14 +21,14 @@ MISSING_OPTIONS = (None, "median", "drop", "indicator")
 class FeatureEncoder:
     """The columns that a model reads, and their encoding as features; columns of numbers come before columns of text.
 
-    Columns of numbers have the dtype float64, with NaN for missing values. Columns of text hold strings, with
+    Columns of numbers have the dtype float64, with NaN for missing values. Columns of text contain strings, with
     ``MISSING_CATEGORY`` for missing cells.
     """
 
     numbers: tuple[str, ...]
     """Names of the columns of numbers."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Categories of each column of text in the training rows, by column name, in the order of the features."""
+    """Categories that occur in the training rows, by the name of their column, in the order of the features."""
     missing: str | None = None
     """Treatment of missing values: None (they are an error), drop (rows with missing values are left out), median (the
     median of the column replaces them) or indicator (as median, and a further feature marks them)."""

@@ -1,7 +1,7 @@
 """Read new rows for a model in chunks, and match their columns by name to those of the training table.
 
-The columns may be in any order. A missing column is an error, and so is an unknown column unless the user asks to
-ignore it, because the output would not show that a prediction was made from the wrong columns.
+The columns may be in any order. A missing column is an error. An unknown column is also an error unless the user asks
+to copy or ignore it; otherwise, a prediction from the wrong columns would not be noticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_LISTED_NAMES = 5
 
 @dataclass(frozen=True)
 class RowEncoder:
-    """An encoder that converts the columns of a new table to features in the same way as in the training table."""
+    """An encoder that converts a new table to features in the same way as the training table was converted."""
 
     encoder: FeatureEncoder
     form: TableFormat = field(default_factory=TableFormat)
@@ -50,8 +50,8 @@ class RowEncoder:
     def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return the features of the rows that can be predicted, and a mask of these rows.
 
-        ``first`` is the index of the first row in the whole table. Raise InputError if a cell cannot be used. If the
-        model was trained with missing=drop, rows with a missing value are not predicted.
+        ``first`` is the index in the whole table of the first row of ``frame``. Raise InputError if a cell cannot be
+        used. If the model was trained with missing=drop, rows with a missing value are not predicted.
         """
         columns = {name: parse_column(frame[name], self.form, self.missing_values) for name in self.inputs}
         complete = np.ones(len(frame), dtype=bool)
@@ -64,7 +64,7 @@ class RowEncoder:
             if texts[name][row] == MISSING_CATEGORY and self.encoder.missing is None:
                 raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", FILL_IN)
             value = f"{texts[name][row]!r:.42}"
-            notice(f"column `{name}` holds {value}, which does not occur in the training rows; {UNKNOWN}")
+            notice(f"column `{name}` contains {value}, which does not occur in the training rows; {UNKNOWN}")
         matrix = np.column_stack(numbers) if numbers else np.empty((int(complete.sum()), 0))
         accepts_gaps = self.encoder.missing in ("median", "indicator")
         filled = np.where(np.isnan(matrix), 0.0, matrix) if accepts_gaps else matrix
@@ -85,7 +85,7 @@ class RowEncoder:
             remedy += ", or add --decimal comma"
         elif self.form.decimal == "comma" and parse_number(text, TableFormat()) is not None:
             remedy = "add --decimal point for this table, because the model was trained with decimal commas"
-        problem = f"column `{name}` holds {texts[row]!r:.42} in data row {first + row + 1}, which is not a number"
+        problem = f"the value {texts[row]!r:.42} in data row {first + row + 1} of column `{name}` is not a number"
         raise InputError(problem, remedy)
 
 
@@ -174,7 +174,7 @@ class RowReader:
 
     @property
     def bytes_read(self) -> int:
-        """The number of bytes read so far, or the size of the table if it is read from a copy."""
+        """The number of bytes read so far, or the size of the table if it is decompressed or loaded as a whole."""
         text = getattr(self._table, "buffer", None)
         return self._file.tell() if text is self._file else self.size
 
@@ -197,7 +197,7 @@ class RowReader:
             )
 
     def _frames(self, columns: ColumnSpec, texts: Sequence[str]) -> Iterator[Any]:
-        """Yield the rows as data frames; the columns in ``texts`` hold strings."""
+        """Yield the rows as data frames; the columns in ``texts`` contain strings."""
         if not hasattr(self._table, "readline"):
             frame = self._table
             check_columns(list(frame.columns), columns, self.name)
@@ -250,8 +250,8 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     if finite.all():
         if (np.abs(X) > MAX_MAGNITUDE).any():
             row, column = (int(i) for i in np.argwhere(np.abs(X) > MAX_MAGNITUDE)[0])
-            problem = f"column `{columns[column]}` holds {X[row, column]:.6g} in data row {first + row + 1}"
-            raise InputError(f"{problem}, which is too large", OTHER_UNIT)
+            problem = f"the value {X[row, column]:.6g} in data row {first + row + 1} of column `{columns[column]}`"
+            raise InputError(f"{problem} is too large", OTHER_UNIT)
         return
     row, column = (int(i) for i in np.argwhere(~finite)[0])
     fault = "lacks a value" if np.isnan(X[row, column]) else "has an infinite value"

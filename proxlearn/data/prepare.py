@@ -24,9 +24,9 @@ class PreparedData:
     train: Samples
     test: Samples
     validation: Samples | None
-    """Held-out rows of the training part, if the config requests them; they are scaled like the training part."""
+    """Held-out rows, to which the scaler of the training part is applied; None unless the config requests them."""
     scaler: Scaler
-    """Scaler of the training part, which is also applied to new rows in prediction."""
+    """Scaler that is fitted to the training part, and is also applied to new rows in prediction."""
     scaled_apart: bool
     """Whether the test part is scaled by a different scaler, as in the paper for some datasets."""
     target_scaler: Scaler
@@ -76,7 +76,7 @@ def prepare(
 ) -> PreparedData:
     """Split a table, and scale the features and a real target with statistics of the training part.
 
-    With ``scaling=paper``, the features of each part are scaled with the statistics of that part.
+    With ``scaling=paper``, the features of the test part are scaled with the statistics of the test part.
     """
     train_rows, test_rows = split_rows(table, config, split_seed)
     held_rows = None

@@ -2,7 +2,7 @@
 
 A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line in LOADERS. Another package
 adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and
-CONFIG. CONFIG holds the values that a file in configs/dataset/ would hold (see config/config_folders.py).
+CONFIG. CONFIG contains the values that a file in configs/dataset/ would contain (see config/config_folders.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _is_loader(part: Any) -> bool:
 DATASETS: Registry[Any] = Registry(
     "dataset", DATASET_GROUP, LOADERS, "a module or an object with INFO (a DatasetInfo), CONFIG and load", _is_loader
 )
-"""All datasets by name; a value is the name of a module of proxlearn or the object of an entry point."""
+"""All datasets by name; a value is the name of a proxlearn module, or the object that an entry point provides."""
 
 
 def dataset_info(name: str) -> DatasetInfo:

@@ -128,10 +128,10 @@ def check_scaled(
     row_name: Callable[[int], str],
     remedy: str,
 ) -> None:
-    """Raise InputError if a number in ``X`` is too large, or if its scaled value exceeds ``limit``."""
+    """Raise InputError if a number in ``X`` is too large, or if the magnitude of its scaled value exceeds ``limit``."""
     for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " after scaling")):
         bad = np.argwhere(~(np.abs(numbers) <= largest))
         if len(bad):
             row, column = (int(i) for i in bad[0])
-            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, which is too large{suffix}"
+            problem = f"the value {X[row, column]:.6g} in {row_name(row)} of {names[column]} is too large{suffix}"
             raise InputError(problem, OTHER_UNIT if not suffix else remedy)

@@ -18,7 +18,7 @@ INFO = DatasetInfo(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE
 
 
 def load(config: DatasetConfig) -> Table:
-    # A row holds 256 pixels, each 0 or 1, followed by the one-hot label.
+    # A row contains 256 pixels, each 0 or 1, followed by the one-hot label.
     numbers = np.array(dataset_files.read(FILE, config.path).split(), dtype=np.float64).reshape(-1, 266)
     return Table(
         2 * numbers[:, :256] - 1,

@@ -1,4 +1,4 @@
-"""The loader of the sine dataset: sin(x) at equispaced training points in [-pi, pi] and at their midpoints."""
+"""The loader of the sine dataset: sin(x) at equispaced training points in [-pi, pi] and at test points between them."""
 
 from __future__ import annotations
 

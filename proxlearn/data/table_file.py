@@ -1,9 +1,9 @@
 """Open a user's table in any of the supported formats: text, compressed text, NumPy, Parquet or Excel.
 
-The format is recognised by the content of the file, except for NumPy files, which have the suffix .npz.
+The format is recognised by the content of the file, except for NumPy files, which are recognised by the suffix .npz.
 
-The header of an array in an .npz file can declare any shape, so an array is read only if the file contains all bytes of
-the array and the array fits in memory.
+The header of an array in an .npz file can declare any shape, so an array is read only if the file contains all of its
+bytes and this machine has enough memory.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read_npz_table(path: Path, content: bytes, target: str | None) -> tuple[np.n
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Return an array of an .npz file; raise ValueError if its header is not valid or does not match its bytes."""
+    """Return an array of an .npz file; raise ValueError if the array is damaged, not supported or too large."""
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
@@ -92,7 +92,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` has the unsupported format version {version}")
         shape, is_fortran, dtype = HEADER_READERS[version](file)
         if dtype.hasobject:
-            raise ValueError(f"array `{name}` holds Python objects")
+            raise ValueError(f"array `{name}` contains Python objects")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or file.tell() + size != entry.file_size:
             raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
@@ -112,7 +112,7 @@ COMPRESSED: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""Functions that decompress a file, keyed by the first bytes of such a file."""
+"""Functions that decompress a file, by the bytes with which the compressed file begins."""
 ZIP, PARQUET, OLD_EXCEL = b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """Errors that the decompressors raise for a damaged, encrypted or unsupported file."""
@@ -176,9 +176,9 @@ def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
 
 
 def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
-    """Return the first byte that cannot be decoded, or None; move the file position back to the start.
+    """Return the first byte that cannot be decoded, or None if there is none; move the file position to the start.
 
-    In an encoding other than UTF-8, a control character does not count as text, and the function returns 0.
+    For an encoding other than UTF-8, a control character means that the file is not a text file, and 0 is returned.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     try:

@@ -11,7 +11,7 @@ from proxlearn.errors import InputError
 from proxlearn.printable_text import override_list, override_word
 
 LIST_SETTINGS = ("drop", "missing_values")
-"""Settings that hold several values; values that solve a problem are added to those that the user has set."""
+"""Settings that accept several values; values that solve a problem are added to those that the user has set."""
 FIT_OPTIONS = {
     "target": "--target",
     "encode": "--encode",
@@ -25,21 +25,21 @@ FIT_OPTIONS = {
 }
 """The options of `proxlearn fit`, by the keys of the config group ``dataset`` that they set."""
 SETTINGS = tuple(key for key in FIT_OPTIONS if key != "target")
-"""Keys of the config group ``dataset`` that determine how a table is read and encoded; predictions reuse them."""
+"""Keys of the config group ``dataset`` that determine how a table is read and encoded."""
 
 
 @dataclass(frozen=True)
 class TableProblem:
-    """A problem of a user's table: a description that names the column and the row, and settings that solve it."""
+    """A problem of a user's table: a description of the problem, and settings that solve it."""
 
     text: str
     settings: Mapping[str, Any]
 
 
 class TableProblems(InputError):
-    """Raised if a table has problems that settings can solve; ``settings`` holds the settings that solve all of them.
+    """Raised if a table has problems that settings can solve; ``settings`` contains the settings that solve them all.
 
-    The remedy of the message lists them as overrides; ``for_command`` adds them to the complete command of the user.
+    The remedy of the message lists these settings as overrides; ``for_command`` adds them to the user's command.
     """
 
     def __init__(self, name: str, problems: Sequence[TableProblem]) -> None:
@@ -93,7 +93,7 @@ def _override(key: str, value: Any) -> str:
 
 
 def _with_fit_options(words: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
-    """Return the words of a `proxlearn fit` command with options for the settings, which replace existing options."""
+    """Return the words of a `proxlearn fit` command, with the options for the settings added or replaced."""
     replaced = {FIT_OPTIONS[key] for key in settings}
     kept: list[str] = []
     skip = False

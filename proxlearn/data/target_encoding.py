@@ -37,10 +37,10 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
-        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete the row")
+        raise InputError(f"target column `{name}` has an infinite value", "correct the value, or delete the row")
     if len(distinct) < 2:
         raise InputError(
-            f"target column `{name}` holds only one distinct value, `{_class_name(distinct[0])}`",
+            f"target column `{name}` has only one distinct value, `{_class_name(distinct[0])}`",
             "choose another dataset.target, or add rows with other values",
         )
     task = task or _guess_task(distinct, numeric, len(values))
@@ -48,7 +48,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
             problem = (
-                f"target column `{name}` holds text ({values[row]!s:.40} in data row {row + 1}) instead of numbers"
+                f"target column `{name}` contains text ({values[row]!s:.40} in data row {row + 1}) instead of numbers"
             )
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return TargetEncoding(

@@ -52,7 +52,7 @@ MAX_LISTED_NAMES = 5
 """Maximum number of column names in a message; further columns are only counted."""
 MAX_SUGGESTED_COLUMNS = 4
 READING = ("decimal", "header", "skip_lines", "missing_values")
-"""Settings that describe how the cells of a table are written; new tables are read in the same way."""
+"""Settings that describe the format of the training table; new tables are read with the same settings."""
 MAX_ROUNDS = 12
 """Maximum number of attempts to read a table; each attempt uses settings that solve the problems found before."""
 
@@ -280,7 +280,7 @@ def _encode_targets(
     for name, column in targets.items():
         if column.kind != "number":
             remedy = f"leave `{name}` out of dataset.target, because several targets must all be numbers"
-            raise InputError(f"target column `{name}` holds text", remedy)
+            raise InputError(f"target column `{name}` contains text", remedy)
         infer_target(column.values[kept], name, "regression")
     listed = ", ".join(f"`{name}`" for name in targets)
     return TargetEncoding(

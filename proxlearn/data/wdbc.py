@@ -1,4 +1,4 @@
-"""The loader of WDBC, the Wisconsin Diagnostic Breast Cancer dataset of scikit-learn, which the paper also uses."""
+"""The loader of scikit-learn's Wisconsin Diagnostic Breast Cancer dataset (WDBC), which the paper also uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader of the wine dataset of scikit-learn: chemical analyses of wines from three cultivars."""
+"""The loader of scikit-learn's wine dataset: chemical analyses of wines from three cultivars."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The interface through which the training loop uses every logger, and the registry of loggers.
 
-At the start of each session, a logger reads metrics.csv and adds the rows that it lacks, so that rows that it failed to
-log in an earlier session are not lost. The package of a logger is imported only when the logger is used.
+At the start of each session, a logger reads metrics.csv and logs the rows that it failed to log in earlier sessions, so
+that no row is lost. The package of a logger is imported only when the logger is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = Mapping[str, float | int | bool | None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The description of a run that a logger receives."""
+    """Information about a run, which is passed to its loggers."""
 
     folder: Path
     dataset: str
@@ -178,9 +178,9 @@ EVENTS_FOLDER = "tensorboard"
 DEFAULT_STORES = {"mlflow": "outputs/mlruns", "wandb": "outputs/wandb"}
 """Default stores of loggers; a logger that is not the first in a list uses its default instead of logger.uri."""
 WANDB_FILE = "wandb.json"
-"""File of the run folder that holds the id of the run in wandb and its last logged step."""
+"""File in the run folder that contains the run's id in wandb and the last logged step."""
 RUN_ID_FILE = "mlflow.json"
-"""File of the run folder that holds the id of the run in MLflow."""
+"""File in the run folder that contains the run's id in MLflow."""
 
 
 def each_logger(config: LoggerConfig) -> list[LoggerConfig]:

@@ -40,7 +40,7 @@ LOCK_SECONDS = 30.0
 """Maximum number of seconds that a run waits while other runs create their experiments in the same folder."""
 RETRY_SERVER_SECONDS = 300.0
 _unanswered_since: dict[str, float] = {}
-"""Times of unanswered calls, by the URI of the server, which is not called again for RETRY_SERVER_SECONDS."""
+"""Times of unanswered calls, by the URI of the server; the server is not called again for RETRY_SERVER_SECONDS."""
 
 
 class MlflowLogger:
@@ -56,7 +56,7 @@ class MlflowLogger:
         self._local = None if SERVER_URI.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
         self._logged: set[tuple[str, int]] = set()
-        """Pairs of a metric and a step whose values MLflow already holds from earlier sessions."""
+        """Pairs of a metric and a step for which an earlier session has stored a value in MLflow."""
         self._disabled = False
         """Whether the store has failed; if so, nothing more is sent in this session."""
         self._client: Any = None
@@ -107,7 +107,7 @@ class MlflowLogger:
             self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _find_run(self) -> Run | None:
-        """Return the MLflow run of the earlier sessions, or None if this store does not contain it."""
+        """Return the MLflow run of the earlier sessions, or None if this store does not contain such a run."""
         try:
             run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):

@@ -22,7 +22,7 @@ from proxlearn.config.schema import LoggerConfig
 from proxlearn.loggers.logger import EVENTS_FOLDER, Row, RunInfo, read_rows
 
 PNG_SIZE = slice(16, 24)
-"""Bytes of a PNG file that hold its width and height."""
+"""Bytes of a PNG file that encode the width and the height of the image."""
 
 
 class TensorBoardLogger:
@@ -32,7 +32,7 @@ class TensorBoardLogger:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
         self._logged: set[tuple[str, int]] = set()
-        """Pairs of the name of a plot, or of the text of the settings, and the step at which it was logged."""
+        """Pairs of a tag and a step; the tag is the name of a plot, or the text of the settings."""
 
     def begin(self, metrics: Path) -> None:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}

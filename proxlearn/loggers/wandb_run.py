@@ -1,8 +1,8 @@
 """The Weights & Biases logger: an offline run in the folder ``logger.uri``, which ``wandb sync`` uploads.
 
 The mode is offline unless the user sets WANDB_MODE, so that a run needs neither an account nor a network. An offline
-run cannot be read back, so the file wandb.json of the run folder holds the id of the run and the last step that was
-logged. A session logs the later rows of metrics.csv under the same id.
+run cannot be read back, so the file wandb.json in the run folder contains the id of the run and the last logged step. A
+session logs the rows of metrics.csv after this step under the same id.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class WandbLogger:
         return True
 
     def _read_state(self) -> tuple[str | None, int]:
-        """Return the id of the run and its last logged step, or None and -1 if no session has logged to this store."""
+        """Return the id of the run and its last logged step, or None and -1 if wandb.json is missing or not valid."""
         try:
             state = read_json(self._info.folder / WANDB_FILE)
             run_id, step = state["run_id"], state["last_step"]

@@ -1,1 +1,1 @@
-"""Functions that predict new rows with a trained cloud, for the commands, the views and the estimators."""
+"""Functions that predict targets of new rows with a trained cloud, for the commands, the views and the estimators."""

@@ -68,7 +68,7 @@ def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np
         indices = target_encoding.indices(cells, model.classes)
         if (indices < 0).any():
             row = int((indices < 0).argmax())
-            problem = f"{_locate(model, cells, first, row)}, which is not one of the classes of the run"
+            problem = f"{_locate(model, cells, first, row)} is not one of the classes of the run"
             raise InputError(problem, did_you_mean(cells[row], model.classes))
         return indices
     form = TableFormat() if model.rows is None else model.rows.form
@@ -79,13 +79,13 @@ def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np
     usable = (np.abs(numbers) <= MAX_MAGNITUDE) & (np.abs(scaled) <= max_scaled_magnitude("float64"))
     if not usable.all():
         row = int((~usable).argmax())
-        reason = "which is too large" if np.isfinite(numbers[row]) else "which is not a finite number"
-        raise InputError(f"{_locate(model, cells, first, row)}, {reason}", "correct the cell, or delete the row")
+        reason = "is too large" if np.isfinite(numbers[row]) else "is not a finite number"
+        raise InputError(f"{_locate(model, cells, first, row)} {reason}", "correct the cell, or delete the row")
     return numbers
 
 
 def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
-    return f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
+    return f"the value {cells[row][:40]!r} in data row {first + row + 1} of column `{model.target}`"
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:

@@ -70,7 +70,7 @@ class Model:
     targets: tuple[str, ...] = ()
     """The names of all target columns."""
     rows: RowEncoder | None = None
-    """The encoder that converts the columns of a table to features; None if rows already hold the features."""
+    """The encoder that converts the columns of a table to features; None if rows already contain the features."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
         """Return the mean outputs over the cloud under both estimates, each of shape (outputs, n)."""
@@ -128,7 +128,7 @@ class Model:
             raise InputError(problem, "give a matrix with one column per feature of the run")
         if not np.isfinite(features).all():
             row = int((~np.isfinite(features)).any(axis=1).argmax())
-            raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
+            raise InputError(f"X contains a number that is not finite in row {row}", "remove or replace such numbers")
         return features
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
@@ -170,7 +170,7 @@ class Model:
         with np.errstate(all="ignore"):
             column = int(np.nan_to_num(np.abs(self.scaler(row[None])[0]), nan=np.inf).argmax())
         name = f"column `{self.columns[column]}`" if self.columns else f"feature {column}"
-        problem = f"{name} holds {row[column]:.6g}, which is too far from the training rows for a finite prediction"
+        problem = f"{name} contains {row[column]:.6g}, which is too far from the training rows for a finite prediction"
         raise InputError(problem, "correct the number, or delete the row")
 
     def _in_units(self, f: Tensor) -> np.ndarray:
@@ -185,18 +185,18 @@ def _squeeze_single(values: np.ndarray) -> np.ndarray:
 
 
 def load_model(path: Path) -> Model:
-    """Load the model of a run, which may still be running; raise InputError if the folder does not hold a model."""
+    """Load the model of a run, which may still be running; raise InputError if the folder does not contain a model."""
     if not path.is_dir():
         raise InputError(f"the folder {path} does not exist", "give a folder that `proxlearn train` created")
     refuse_interrupted(path)
     model = find_model(path)
     if model is None:
-        raise InputError(f"{path} holds no valid checkpoint", "wait for the first checkpoint, or train again")
+        raise InputError(f"{path} contains no valid checkpoint", "wait for the first checkpoint, or train again")
     return model
 
 
 def find_model(path: Path) -> Model | None:
-    """Load the model of a run; return None if the run has no checkpoint yet.
+    """Load the model of a run; return None if the run has no valid checkpoint.
 
     Raise InputError if the folder has no model.json, or if model.json does not match the cloud.
     """

@@ -107,7 +107,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
             columns["spread"] = prediction.spread
         if chunk.complete is not None:
             count = int((~chunk.complete).sum())
-            notice(f"rows with a missing value are not predicted, because the run uses dataset.missing=drop: {count}")
+            notice(f"rows with a missing value are not predicted (the run uses dataset.missing=drop): {count}")
             columns = {name: _spread_out(values, chunk.complete) for name, values in columns.items()}
         for name in chunk.kept:
             if name in columns:

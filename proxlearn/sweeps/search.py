@@ -86,7 +86,7 @@ def read_plan(folder: Path) -> SearchPlan:
 
 
 def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
-    """Write the plan into a new or empty folder; raise InputError if the folder contains anything else."""
+    """Write the plan into a new or empty folder; raise InputError if it contains anything but the same search."""
     try:
         stored = read_plan(folder)
     except AbsentFile:
@@ -110,7 +110,7 @@ def require_optuna() -> None:
 
 
 class JournalLock:
-    """A lock on Optuna's journal file, which the operating system releases if the process that holds it is killed."""
+    """A lock on Optuna's journal file; the operating system releases the lock of a process that is killed."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = FileLock(folder / JOURNAL_LOCK)

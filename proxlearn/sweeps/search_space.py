@@ -15,7 +15,7 @@ from proxlearn.errors import InputError
 Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
-"""Keys that cannot be searched, most of them because trials with different values have no comparable scores."""
+"""Keys that cannot be searched; for most of them, trials with different values would not have comparable scores."""
 
 
 @dataclass(frozen=True)

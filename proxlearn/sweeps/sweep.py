@@ -63,7 +63,7 @@ class SweepPlan:
     fail_fast: bool
 
     def missing(self) -> list[int]:
-        """Return the job numbers that the sweep has to run.
+        """Return the numbers of the jobs that the sweep has to run.
 
         A finished job is run again if it has overwrite=true or if its data file has changed. Invalid jobs and jobs with
         the settings of another job are left out.
@@ -233,7 +233,7 @@ def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep; return 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped it."""
+    """Run the sweep; return 0 if every job is finished, 1 if a job is not, 130 or 143 if a signal stopped the sweep."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
@@ -264,7 +264,7 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
 
 
 def launch(plan: SweepPlan, numbers: list[int], command: str) -> int | None:
-    """Run the jobs with these numbers; return the signal that stopped them, if one did."""
+    """Run the jobs with these numbers; return the signal that stopped them, or None if no signal stopped them."""
     sweep = plan.folder
     launcher = HydraLauncher(plan.master, plan.loader, sweep.path)
     jobs = []

@@ -157,11 +157,11 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
         ({"add": "id"}, "has the column `id`, which the model does not use*--keep id"),
         (
             {"cell": "abc"},
-            "column `length` holds 'abc' in data row 118, which is not a number*write a number in every row",
+            "the value 'abc' in data row 118 of column `length` is not a number*write a number in every row",
         ),
         ({"cell": ""}, "column `length` lacks a value in data row 118*write a number in every row"),
         ({"cell": "1e999"}, "column `length` has an infinite value in data row 118*write a number in every row"),
-        ({"cell": "1,5"}, "column `length` holds '1,5'*with a decimal point"),
+        ({"cell": "1,5"}, "the value '1,5' in data row 118 of column `length` is not a number*with a decimal point"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(
@@ -278,7 +278,7 @@ def test_an_empty_label_is_named_with_its_row(runs: Path, tmp_path: Path, capsys
     frame.to_csv(tmp_path / "rows.csv", index=False)
     line = refused("evaluate", runs / "two", "--data", tmp_path / "rows.csv", capsys=capsys)
     assert "kind" in line
-    assert "column `kind` holds '' in data row 4" in line
+    assert "the value '' in data row 4 of column `kind`" in line
 
 
 def test_points_in_a_new_table_of_a_model_with_decimal_commas_get_the_option_that_reads_them(

@@ -170,7 +170,7 @@ def test_malformed_npz(tmp_path: Path, write: Callable[..., Path]) -> None:
         "the number of names in `columns` is 1, but X has the shape": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
         "column `x1` lacks a value in data row 3": save(tmp_path / "g.npz", X=np.where(X == 5, np.nan, X), y=y),
         "cannot be read": write(b"PK no zip", "h.npz"),
-        "holds Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
+        "contains Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
     }
     for message, path in cases.items():
         with pytest.raises(InputError) as error:

@@ -161,10 +161,10 @@ def test_one_message_names_every_problem_with_its_row_and_column(
     message = followed(["everything.csv", "--target", "label"])
     for part in (
         "target column `label` lacks a value in data row 8",
-        "column `id` holds text with 60 different values ('k0' in data row 1)",
-        "column `town` holds text with 3 categories ('Oslo' in data row 1)",
-        "column `day` holds dates ('2020-01-01' in data row 1)",
-        "column `x` holds text among its numbers: '?' (in 1 of 59 rows, first in data row 10)",
+        "column `id` contains text with 60 different values ('k0' in data row 1)",
+        "column `town` contains text with 3 categories ('Oslo' in data row 1)",
+        "column `day` contains dates ('2020-01-01' in data row 1)",
+        "column `x` contains text among its numbers: '?' (in 1 of 59 rows, first in data row 10)",
         "column `x` lacks a value in data row 5",
         "column `z` has an infinite value in data row 3",
     ):
@@ -224,7 +224,7 @@ def test_predictions_repeat_the_encoding_of_the_training_table(
     Path("unknown.csv").write_bytes(text(table).replace(b"Oslo", b"Paris"))
     capfd.readouterr()
     assert cli.main(["predict", "run", "--data", "unknown.csv", "-o", "out.csv"]) == 0
-    assert "column `town` holds 'Paris', which does not occur in the training rows" in capfd.readouterr().err
+    assert "column `town` contains 'Paris', which does not occur in the training rows" in capfd.readouterr().err
     assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
     assert f'"rows": {ROWS - 2 * (missing == "drop")}' in capfd.readouterr().out
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_scaled_or_held_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"^a cannot be scaled"):
         check_scaler(standard(X), ["a", "b"])
     rows = np.array([[1.0, 2.0], [1.0, 1e200]])
-    with pytest.raises(InputError, match=r"^b holds 1e\+200 in row 1, which is too large after"):
+    with pytest.raises(InputError, match=r"^the value 1e\+200 in row 1 of b is too large after"):
         check_scaled(rows, rows, ["a", "b"], max_scaled_magnitude("float32"), lambda i: f"row {i}", "correct it")
     check_scaled(rows, rows / 1e100, ["a", "b"], max_scaled_magnitude("float32", "float64"), str, "correct it")
 
@@ -175,11 +175,11 @@ def test_estimators_learn_from_large_numbers_and_refuse_impossible_ones() -> Non
     classifier = ProxLearnClassifier(**QUICK).fit(X, y > 0)
     p = classifier.predict_proba(np.array([[1e200, -1e200], [1e200, 1e200]]))
     assert np.isfinite(p).all()
-    with pytest.raises(ValueError, match=r"feature . holds .* too far"):
+    with pytest.raises(ValueError, match=r"feature . contains .* too far"):
         classifier.predict(np.array([[1.7e308, -1.7e308]]))
-    with pytest.raises(ValueError, match=r"feature 1 holds 1e\+305 in row 3, which is too large"):
+    with pytest.raises(ValueError, match=r"the value 1e\+305 in row 3 of feature 1 is too large"):
         ProxLearnRegressor(**QUICK).fit(np.where(np.arange(80).reshape(40, 2) == 7, 1e305, X), y)
-    with pytest.raises(ValueError, match=r"feature 0 holds .* after scaling"):
+    with pytest.raises(ValueError, match=r"the value .* of feature 0 is too large after scaling"):
         classifier.partial_fit(X * 1e200, y > 0)
 
 
@@ -214,7 +214,7 @@ def test_numbers_with_leading_zeros_are_still_numbers_to_regress(write: Write) -
 
 def test_what_only_python_takes_for_a_number_is_refused_by_its_cell(write: Write) -> None:
     assert [parse_numeral(text) for text in ("1_0", "\u0661", "x", " 1e3 ")] == [None, None, None, 1000.0]
-    with pytest.raises(InputError, match="column `x` holds text among its numbers: '1_0'"):
+    with pytest.raises(InputError, match="column `x` contains text among its numbers: '1_0'"):
         load(write("x,label\n1,a\n1_0,b\n3,a\n4,b\n"))
-    with pytest.raises(InputError, match="target column `label` holds text among its numbers: '1_0'"):
+    with pytest.raises(InputError, match="target column `label` contains text among its numbers: '1_0'"):
         target_of([0.5, 1.5, "1_0", 2.5], "regression", write)

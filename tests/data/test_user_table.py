@@ -78,24 +78,24 @@ def test_true_and_false_are_numbers(write: Write) -> None:
 MALFORMED = {
     "text column": (
         "x,town,label\n1,Oslo,a\n2,Rome,b\n3,Oslo,a\n4,Rome,b\n",
-        "column `town` holds text with 2 categories ('Oslo' in data row 1); add dataset.encode=onehot",
+        "column `town` contains text with 2 categories ('Oslo' in data row 1); add dataset.encode=onehot",
     ),
     "one bad cell": (
         "x,z,label\n1,2,a\n2,?,b\n3,3,a\n4,4,b\n",
-        "column `z` holds text among its numbers: '?' (in 1 of 4 rows, first in data row 2); add "
+        "column `z` contains text among its numbers: '?' (in 1 of 4 rows, first in data row 2); add "
         "'dataset.missing_values=[\"?\"]' dataset.missing=median",
     ),
     "free text": (
         "x,note,label\n" + "".join(f"{i},w{i},{i % 2}\n" for i in range(50)),
-        "column `note` holds text with 50 different values ('w0' in data row 1); add 'dataset.drop=[note]'",
+        "column `note` contains text with 50 different values ('w0' in data row 1); add 'dataset.drop=[note]'",
     ),
     "decimal comma": (
         "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
-        "column `z` holds numbers with a decimal comma ('2,5' in data row 1); add dataset.decimal=comma",
+        "column `z` contains numbers with a decimal comma ('2,5' in data row 1); add dataset.decimal=comma",
     ),
     "commas between thousands": (
         'x,z,label\n1,"2,500",a\n2,"3,500.5",b\n3,1.5,a\n4,4,b\n',
-        "column `z` holds numbers with commas between thousands ('2,500' in data row 1); add dataset.decimal=point",
+        "column `z` contains numbers with commas between thousands ('2,500' in data row 1); add dataset.decimal=point",
     ),
     "missing value": (
         "x,z,label\n1,2,a\n2,,b\n3,,a\n4,5,b\n",
@@ -111,15 +111,15 @@ MALFORMED = {
     ),
     "dates": (
         "x,day,label\n1,2020-01-05,a\n2,2020-02-01,b\n3,2020-01-05,a\n4,2021-01-05,b\n",
-        "column `day` holds dates ('2020-01-05' in data row 1); add 'dataset.drop=[day]'",
+        "column `day` contains dates ('2020-01-05' in data row 1); add 'dataset.drop=[day]'",
     ),
     "a number that is too large": (
         "x,z,label\n1,2,a\n2,1e305,b\n3,4,a\n4,5,b\n",
-        "column `z` holds 1e+305 in data row 2, which is too large; add 'dataset.drop=[z]'",
+        "the value 1e+305 in data row 2 of column `z` is too large; add 'dataset.drop=[z]'",
     ),
     "one class only": (
         "x,z,label\n1,2,a\n2,3,a\n3,4,a\n",
-        "target column `label` holds only one distinct value, `a`; choose another dataset.target",
+        "target column `label` has only one distinct value, `a`; choose another dataset.target",
     ),
     "fewer rows than classes need": (
         "x,z,label\n1,2,a\n2,3,b\n3,4,c\n",
@@ -131,7 +131,7 @@ MALFORMED = {
     ),
     "no header": (
         "1,2,0\n2,3,1\n3,4,0\n4,4,1\n",
-        "the first line holds numbers (1, 2, 0), not column names; add dataset.header=false dataset.target=c3",
+        "the first line contains numbers (1, 2, 0), not column names; add dataset.header=false dataset.target=c3",
     ),
     "a title above the header": (
         "Sales 2020\n\nx,z,label\n1,2,a\n2,3,b\n3,4,a\n4,5,b\n",
@@ -140,7 +140,7 @@ MALFORMED = {
     "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "is neither UTF-8 text (byte 0x89) nor cp1252 text"),
     "zero bytes": (
         b"x,z,label\n1,2\x00,a\n2,3,b\n3,3,a\n4,4,b\n",
-        "column `z` holds text among its numbers: '2\\x00'",
+        "column `z` contains text among its numbers: '2\\x00'",
     ),
     "surplus field": (
         "x,z,label\n1,2,a\n2,3,b,9\n3,4,a\n4,5,b\n5,6,a\n",
@@ -227,7 +227,7 @@ def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == ""
     with pytest.raises(InputError, match=r"dataset.task=binary, but target column `label` has 3 distinct values"):
         target_of([1, 2, 3] * 4, "binary", write)
-    with pytest.raises(InputError, match="target column `label` holds text"):
+    with pytest.raises(InputError, match="target column `label` contains text"):
         target_of(["a", "b"] * 4, "regression", write)
     with pytest.raises(InputError, match=r"has 40 classes in 40 rows.*or use dataset.task=regression"):
         target_of(list(range(40)), "multiclass", write)

@@ -300,7 +300,7 @@ def test_resume_follows_no_address_of_a_folder(uri: str, tmp_path: Path, capsys:
     path = tmp_path / "run" / "config.yaml"
     path.write_text(path.read_text().replace("name: csv\n  uri: null", f"name: mlflow\n  uri: {uri}"))
     assert main(["resume", str(tmp_path / "run"), "--steps", "5"]) == 2
-    assert "`proxlearn resume` logs only below the current folder" in capsys.readouterr().err
+    assert "`proxlearn resume` logs only in the current folder" in capsys.readouterr().err
 
 
 def test_resume_goes_on_in_the_same_mlflow_run(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         (["dataset.path=absent.csv", "dataset.target=two"], "dataset.path: the file absent.csv does not exist"),
         (["dataset.path=my.csv"], "needs the name of the column to predict"),
         (["dataset.path=my.csv", "dataset.target=tow"], "no column `tow`; did you mean `two`?"),
-        (["dataset.path=my.csv", "dataset.target=two"], "column `three` holds text"),
+        (["dataset.path=my.csv", "dataset.target=two"], "column `three` contains text"),
         (
             ["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=paper"],
             "dataset.scaling=paper is not defined for dataset=csv",

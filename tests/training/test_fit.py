@@ -222,7 +222,7 @@ def test_a_row_without_a_finite_prediction_is_refused_by_its_column(tmp_path: Pa
     model = load_model(plane_run(tmp_path, None))
     # Scaled by the standard deviation, which is below 1, the numbers overflow, and a particle with weights of equal
     # signs then has the pre-activation inf - inf.
-    with pytest.raises(InputError, match=r"column `[xy]` holds -?1.79e\+308, which is too far from the training rows"):
+    with pytest.raises(InputError, match=r"column `[xy]` contains -?1.79e\+308, which is too far from the training"):
         model.predict(np.array([[0.0, 1.0], [1.79e308, -1.79e308]]))
 
 
@@ -232,5 +232,5 @@ def test_a_run_without_checkpoints_has_no_model(tmp_path: Path) -> None:
     for path in (tmp_path / "checkpoints").iterdir():
         path.unlink()
     assert find_model(tmp_path) is None
-    with pytest.raises(InputError, match="holds no valid checkpoint; wait for the first checkpoint"):
+    with pytest.raises(InputError, match="contains no valid checkpoint; wait for the first checkpoint"):
         load_model(tmp_path)

@@ -203,7 +203,7 @@ def test_wrong_arguments_are_one_line_and_write_nothing(
     for arguments, message in {
         ("nowhere",): "the folder nowhere does not exist",
         (str(empty),): "not a run folder",
-        (str(cleared),): "holds no valid checkpoint",
+        (str(cleared),): "contains no valid checkpoint",
         (here, "-o", "film.avi"): "cannot write a film as a .avi file; give a file name that ends in .mp4 or .gif",
         (here, "-o", "film"): "give a file name that ends in .mp4 or .gif",
         (here, "-o", "nowhere/film.gif"): "cannot write to nowhere/film.gif",
