@@ -35,7 +35,7 @@ API_GROUPS = {
     "neurons": ("Neurons", "Neurons and activations, from the module `proxlearn.neurons`.", ("neurons",)),
     "errors": (
         "Errors",
-        "Exceptions, whose message is one line that ends with a remedy.",
+        "Exceptions with a one-line message that ends with a remedy.",
         ("ProxlearnError", "InputError", "RunError"),
     ),
 }

@@ -301,7 +301,7 @@ def exit_codes_page() -> str:
 
 MESSAGES_INTRODUCTION = """\
 An error is one line on standard error: the problem, a semicolon, and the remedy. In the tables below, `...` stands for
-a name, a value, a file or another text that depends on the command.
+a name, a value, a file or other text that depends on the command.
 """
 MESSAGE_GROUPS = {
     "Commands and configs": ("cli.py", "commands", "config", "validators.py", "core/registry.py", "files"),

@@ -50,7 +50,7 @@ def reproduction_page() -> str:
     """Return the page about the paper's experiments: conclusions, rules, differences."""
     text = repeat(ROOT / "docs" / "reproduction.md", offset=0)
     title, first, rest = text.split("\n\n", 2)
-    short = f"These are the conclusions, after links to the tables and curves:\n\n{conclusions(*PAPER_PAGES)}"
+    short = f"The conclusions are listed below, each after a link to the results:\n\n{conclusions(*PAPER_PAGES)}"
     return f"{title}\n\n{first} {short}\n{rest}"
 
 
@@ -106,7 +106,7 @@ def published_samplers_page() -> str:
 
 
 PAPER_TABLES_NOTES = """\
-This page shows our values of every table of the paper next to the printed ones, and our versions of its figures.
+This page shows our values for every table of the paper next to the printed ones, and our versions of its figures.
 [The paper reproduced](reproduction.md) explains the rules and the differences. The files that the notes mention are in
 `outputs/paper/` of the repository. The conclusions are:
 """
@@ -121,8 +121,8 @@ that `recipe=tuned` uses for classes. The files that the notes mention are in `o
 conclusions are:
 """
 COMPARISON_NOTES = """\
-This page compares `proxlearn` with other methods on the same five random splits of each dataset. There are two blocks,
-because the methods solve two different problems. The networks (block A) have two layers and 500 tanh neurons. The
+This page compares `proxlearn` with other methods on the same five random splits of each dataset. The methods form
+two blocks, because they solve two different problems. The networks (block A) have two layers and 500 tanh neurons. The
 samplers (block B) draw from the posterior of a *linear* Bayesian logistic regression without a bias. The tables of both
 blocks end with the same reference methods.
 
@@ -166,10 +166,10 @@ data are scaled as in their papers. [Comparison with other methods](comparison.m
 
 JKO-ICNN is computed here as in the code of its authors: the particles start from the prior, the network of each step is
 first trained to be the identity, and rows with a likelihood below 1e-5 are ignored. With this start, the published
-number of steps does not reach the posterior. This can be seen from the functional that JKO-ICNN minimises, which is
-defined in the first notes below. Its value for unadjusted Langevin, computed with the entropy of a normal distribution,
-is a lower bound. On the five splits of diabetes, JKO-ICNN ends at {min(jko):.0f} to {max(jko):.0f}, where the bound is
-{min(langevin):.0f} to {max(langevin):.0f}. On twonorm, it ends at {twonorm["jko_icnn"]:.0f} (bound:
+number of steps is too small to reach the posterior. This can be seen from the functional that JKO-ICNN minimises, which
+is defined in the first notes below. Its value for unadjusted Langevin, computed with the entropy of a normal
+distribution, is a lower bound. On the five splits of diabetes, JKO-ICNN ends at {min(jko):.0f} to {max(jko):.0f},
+where the bound is {min(langevin):.0f} to {max(langevin):.0f}. On twonorm, it ends at {twonorm["jko_icnn"]:.0f} (bound:
 {twonorm["langevin"]:.0f}). The particles are then too far apart, but on diabetes this does not lower the
 log-likelihood. On banana, the functional ends {min(gaps):.1f} to {max(gaps):.1f} above the bound. With the preset
 `light`, the particles start from N(0, I), and JKO-ICNN reaches the posterior on these three datasets. With the
@@ -233,7 +233,7 @@ value of `engine` is `fused` for the compiled engine and `eager` for the plain t
 
 The results of the compiled engine do not depend on the number of threads: each pass is divided into blocks of particles
 that depend only on N, the results of the blocks are added in a fixed order, and the noise comes from a counter-based
-random number generator. The weights, log z, log q and the sums over the kernel are in float64, in float32 runs as well.
+random number generator. The weights, log z, log q and the sums over the kernel are in float64, even in float32 runs.
 [The fast kernels](../theory/kernels.md) describes the shortcuts of the engine.
 
 ## Memory

@@ -50,8 +50,8 @@ PARAMETERS = f"""\
     An invalid parameter or row raises ValueError, as scikit-learn expects, with the same message as
     ``proxlearn.InputError`` in other modules of the package. A fit that fails leaves the estimator unchanged.
 
-    The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
-    ``tolerance="paper"`` with ``epsilon_quantile=None`` and explicit values of ``beta``, ``h`` and ``epsilon``.
+    To run the paper's algorithm, set ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"``,
+    ``tolerance="paper"`` and ``epsilon_quantile=None``, and give values of ``beta``, ``h`` and ``epsilon``.
 
     Parameters
     ----------

@@ -78,12 +78,12 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The content of status.json: state, step, seconds, engine, threads, versions, error and more."""
+        """The content of status.json, such as the state, step, seconds, engine, threads, versions and error."""
         return self._data().status
 
     @property
     def state(self) -> str:
-        """The state of the run: ``running``, ``finished``, ``stopped`` or ``failed``."""
+        """The state of the run, which is ``running``, ``finished``, ``stopped`` or ``failed``."""
         state: str = self.status["state"]
         return state
 

@@ -68,11 +68,11 @@ def page(table: pd.DataFrame) -> str:
         "This page compares the two samplers of `proxlearn search`, `tpe` and `random`, on two datasets. "
         "[Search hyperparameters](howto/search.md) describes the command.\n\n"
         f"{markdown(pd.DataFrame(rows))}\n"
-        f"- Each search made {TRIALS} trials with the settings `{' '.join(SHORT)}`. The ranges were {ranges}.\n"
+        f"- Each search ran {TRIALS} trials with the settings `{' '.join(SHORT)}`. The ranges were {ranges}.\n"
         f"- The scores are mean ± standard deviation over {table['seed'].nunique()} seeds of the sampler; lower is "
         "better. The test score is that of the trial with the best validation score.\n"
         "- Better in: the number of seeds with which this sampler has the lower best validation score.\n"
-        "- `scripts/compare_search.py` computes the searches and writes this page and "
+        "- `scripts/compare_search.py` runs the searches and writes this page and "
         "[a table of all searches](search_comparison.csv).\n"
     )
 

@@ -22,7 +22,7 @@ states of a run:
   failed     the column "remark" states the reason
   dead       the process of the run no longer exists; the same command continues from the newest checkpoint
 states that only the jobs of a sweep have:
-  killed, skipped, waiting (another process has the run), invalid, not started"""
+  killed, skipped, waiting (another process computes the run), invalid, not started"""
 EXAMPLES = """\
   proxlearn status                        everything in outputs/
   proxlearn status outputs/sweeps/NAME    one sweep

@@ -51,9 +51,9 @@ class Loss(ABC):
     name: ClassVar[str] = "custom"
     """Name in configs, files and messages; the names of proxlearn's own losses cannot be reused."""
     tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
-    """The tasks that the loss supports: "binary" (two classes, one output), "multiclass" (one output per class),
-    "regression". Estimators and configs reject other tasks. If "regression" is missing, the targets of a single output
-    are two classes, and 0 and 1 are converted to -1 and +1.
+    """The tasks that the loss supports, out of "binary" (two classes, one output), "multiclass" (one output per class)
+    and "regression". Estimators and configs reject other tasks. If "regression" is missing, the targets of a single
+    output are two classes, and 0 and 1 are converted to -1 and +1.
     """
     smoothness: ClassVar[float] = 2.0
     """Upper bound on the second derivative with respect to f. In a selection (estimators, recipe=tuned), the candidates

@@ -279,7 +279,7 @@ PAGE = """\
   belong to class 1. On the test rows, which our right panel shows, the plateau is 0.5 √39 / 170 = 0.0184.
 - *Figure 3*: all weights of our run are 1/N, so both estimates are the same curve, while the two published curves
   differ by up to {between} %. The paper's line is the mean of 30 runs. Ours is the mean of the seeds up to k = 60000,
-  where four of them end, and seed 0 afterwards. At first, only seed 0 was compared, which Figure 3 draws;
+  where four of them end, and seed 0 afterwards. At first, only seed 0, which Figure 3 shows, was compared;
   it differs by up to {alone} %. The mean of the other four seeds, which were run afterwards, differs by up to
   {others} % for k up to 60000.
 

@@ -281,9 +281,10 @@ def conclusion(stored: dict[str, dict[str, Result]]) -> str:
     ratios = cpu_ratios(stored, role)
     purpose = "not used" if role == "untouched" else "used"
     return (
-        f"On {len(tested)} tables that were {purpose} in development, ProxLearn has the median rank {by_score:g} of "
-        f"{len(METHODS)} by score and {by_log_loss:g} by log-loss, and a fit takes a median of {median(ratios):.1f} "
-        f"times as many CPU seconds as a fit of the MLP (range: {min(ratios):.1f} to {max(ratios):.1f} times)."
+        f"On {len(tested)} tables that were {purpose} in development, ProxLearn has a median rank of {by_score:g} out "
+        f"of {len(METHODS)} by score and of {by_log_loss:g} by log-loss, and a fit takes a median of "
+        f"{median(ratios):.1f} times as many CPU seconds as a fit of the MLP (range: {min(ratios):.1f} to "
+        f"{max(ratios):.1f} times)."
     )
 
 
@@ -303,8 +304,9 @@ NOTES = """\
   selects its hyperparameters on the training rows of each fold. The CPU seconds were measured on a machine with other
   busy processes, so they are higher than on an idle machine, and their ratios are uncertain.
 - The candidates and defaults of the selection were chosen on three folds of the tables used in development and of two
-  further tables from make_classification (800 x 120 with 8 informative features; 1500 x 16 with 12 classes). The other
-  tables were computed once, afterwards; however, earlier versions of the selection had been tried on wdbc.
+  further tables from make_classification (800 x 120 with 8 informative features; 1500 x 16 with 12 classes). The
+  results on the other tables were computed only once, afterwards; however, earlier versions of the selection had been
+  tried on wdbc.
 - The probabilities of the SVM come from a logistic curve fitted to cross-validated scores. No probability is below
   1e-6.
 - CPU seconds include the selection but not the loading of compiled passes.

@@ -319,8 +319,8 @@ docs/reproduction.md draws the conclusions from these numbers.
 - The estimate of H is biased in high dimension: on Gaussians with N = 1000 by less than 0.11 nats for p up to 10, and
   by +3.2 in 32 dimensions (tests/core/test_entropy.py). The entropy of wdbc grows by more than 50 times this bias.
 - *wdbc*: the paper's initial weights have a total mass of 2.3e-5, so the particles are affected by the data but not by
-  each other, and the mean of the neurons grows without bound. Its sign classifies, while the risk, its squared error,
-  grows.
+  each other, and the mean of the neurons grows without bound. Its sign is still a good classifier, while the risk,
+  which is its mean squared error, grows.
 - β is the inverse temperature of the noise. With dataset.noise_scale = s it is β/s², because the noise of a step is
   s √(2h/β); the proximal step uses β. In these runs s = 1.
 - SHD is left out, because the entropy in 2560 dimensions cannot be estimated from 100 particles (in 64 dimensions, the

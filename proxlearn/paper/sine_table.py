@@ -25,6 +25,7 @@ from proxlearn.paper.result_table import (
     is_complete,
     length_text,
 )
+from proxlearn.views.tables import enumeration
 
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""
@@ -183,14 +184,14 @@ def reading_verdict(readings: Sequence[Reading]) -> str:
     best = min(complete, key=lambda reading: reading.distance)
     agrees = best.distance <= math.log(1 + ALLOWED_SHARE)
     start = "One reading agrees with the paper:" if agrees else "No reading agrees with the paper. The closest one is"
-    slopes = f"slope {best.line[0]:.3g}, the paper's {line(published.TABLE5)[0]:.3g}"
+    slopes = f"slope {best.line[0]:.3g}, compared with {line(published.TABLE5)[0]:.3g} in the paper"
     words = f"{start} {best.data}; {best.quantity} (distance {best.distance:.2f}; {slopes})."
     ratios = {N: best.figures[N].mean / paper - 1 for N, paper in published.TABLE5.items()}
     within = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) <= ALLOWED_SHARE]
     beyond = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) > ALLOWED_SHARE]
-    parts = [f"within {ALLOWED_SHARE:.0%} of the paper's at {', '.join(within)}"] if within else []
-    parts += [f"more than {ALLOWED_SHARE:.0%} away from it at {', '.join(beyond)}"] if beyond else []
-    return f"{words} It is {' and '.join(parts)}."
+    parts = [f"within {ALLOWED_SHARE:.0%} of the paper's value at {enumeration(within)}"] if within else []
+    parts += [f"more than {ALLOWED_SHARE:.0%} away from it at {enumeration(beyond)}"] if beyond else []
+    return f"{words} It is {', and '.join(parts)}."
 
 
 def distance(figures: Mapping[int, MeanSd]) -> float:

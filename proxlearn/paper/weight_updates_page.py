@@ -146,12 +146,16 @@ def difference_rows(results: Mapping[str, list[FitResult]], figure: str) -> list
 def conclusion(results: Mapping[str, list[FitResult]]) -> str:
     """Return one line that lists the differences whose corrected intervals exclude 0."""
     uniform, own = (clear_differences(results, other) for other in OTHERS)
-    first = f"have {uniform} than weights=uniform" if uniform else "show no clear difference from weights=uniform"
+    first = (
+        f"Over {len(results)} datasets, proximal weights have {uniform} than weights=uniform"
+        if uniform
+        else "There is no clear difference between proximal weights and weights=uniform on any of the "
+        f"{len(results)} datasets"
+    )
     second = f"have {own}" if own else "show no clear difference on any dataset"
     return (
-        f"Over {len(results)} datasets, proximal weights {first}{'' if uniform else ' on any dataset'}"
-        f"{divergence_note(results, 'uniform')}. Compared with fisher_rao (own selection), they {second}"
-        f"{divergence_note(results, SELECTED)}."
+        f"{first}{divergence_note(results, 'uniform')}. Compared with fisher_rao (own selection), proximal weights "
+        f"{second}{divergence_note(results, SELECTED)}."
     )
 
 

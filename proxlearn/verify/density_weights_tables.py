@@ -19,8 +19,8 @@ Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""
 ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
 LEAD = (
-    "The weights are close to a kernel density estimate of the particles, and the energy determines a share of "
-    "2/(2 + kappa)."
+    "The weights are close to a kernel density estimate of the particles, and the energy accounts for a share of "
+    "2/(2 + kappa) of the log-density."
 )
 """First line of the summary that `answer` returns."""
 BETTER = 0.95
@@ -240,8 +240,8 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
         )
     numbers = enumeration([f"{ratio:.2f}" for ratio in by_dimension.values()])
     sentences = (
-        "Here kappa = beta epsilon / h, the estimate is Γ1 with variance epsilon, and the shares refer to log p (proof "
-        f"below); at the paper's kappa = {PAPERS_KAPPA:g} (WDBC), the share of the energy is "
+        "Here kappa = beta epsilon / h, the estimate is Γ1 with variance epsilon, and the log-density is that of the "
+        f"particles (proof below); at the paper's kappa = {PAPERS_KAPPA:g} (WDBC), the share of the energy is "
         f"{100 * energy_share(PAPERS_KAPPA):.1f} %.",
         "The table below compares the total variation between weights and density with that of the best Γ1, which "
         "needs no recursion (Ornstein-Uhlenbeck flow, N = 300, t = 0.5, best kappa and epsilon). The ratio is "

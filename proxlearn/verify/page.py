@@ -216,7 +216,7 @@ WEIGHTS_NOTES = """\
   estimate with this epsilon; "best Γ1": the estimate with the best variance; "w = 0": the proximal step without the
   energy; "Gibbs": exp(-beta V); "frozen": the initial density. "Slope": the slope of log rho as a function of log p.
   "Beyond": the partial correlation of log rho and log p given log Γ1. Values are means over the seeds.
-- A kappa has no row if no epsilon of the five gives a stable step size h = beta epsilon / kappa (at most 0.1).
+- A kappa has no row if none of the five epsilons gives a stable step size h = beta epsilon / kappa (at most 0.1).
 """
 ENERGY_NOTES = """\
 - Ratios of the slopes of log rho as a function of log p at t = 1.5, near equilibrium, in dimensions 1 and 2: the slope

@@ -28,14 +28,14 @@ DESIGN = """\
 **Problems.** teacher-1, teacher-2, teacher-4: x ~ N(0, I) with 1, 2 or 4 features, a teacher of five tanh neurons, 200
 training rows with noise of standard deviation 0.1, 1000 test rows without noise; sine: sin(x) on [-pi, pi], 100
 training rows with the same noise, 1000 without; banana: 500 training and 500 test rows drawn from its 5300,
-standardised, targets -1 and +1. For each seed, the first four problems draw new data, a new cloud and new noise, the
-first three of them also a new teacher; banana draws new rows, a new cloud and new noise.
+standardised, targets -1 and +1. For each seed, the first four problems draw new data, a new cloud and new noise, and
+the first three also draw a new teacher; banana draws new rows, a new cloud and new noise.
 
 **Fits.** N = 20, 50, 200 tanh neurons, a ~ N(0, 1), b ~ N(0, 4), w ~ N(0, 4 / n_x), quadratic loss, h = 0.2,
 400 recursions, drift and prox_potential = first_variation, orientation = consistent, tolerance = log. The noise has
 the temperature 1e-4 in all fits (set by noise_scale). epsilon is 1 or 4 times the median squared distance to the
 nearest particle in the initial cloud; kappa = beta epsilon / h is 0.1, 1, 10 or 100; and beta follows from h, epsilon
-and kappa. Four updates from the same cloud with the same noise: uniform, proximal, fisher_rao, and resampling
+and kappa. Four updates start from the same cloud and use the same noise: uniform, proximal, fisher_rao, and resampling
 (fisher_rao with systematic resampling at half the effective sample size). Only the update, epsilon and beta differ
 between the fits.
 
@@ -43,7 +43,7 @@ between the fits.
 after 400 recursions of both; (b) at equal time, after 400 recursions of the update and as many recursions of uniform
 weights as take the same processor time (one thread, same process, without compilation, at most 1600).
 
-**Test.** 20 paired seeds per cell and Student's t for the mean of the logarithms. Each update and comparison is one
+**Test.** A cell has 20 paired seeds; Student's t tests the mean of the logarithms. Each update and comparison is one
 family of 5 x 3 x 2 x 4 = 120 cells (problems, N, epsilon, kappa), with simultaneous intervals (Bonferroni, 95 % per
 family). The seeds of banana share rows, so its variance is Nadeau and Bengio's with test/training = 1. A cell counts as
 *helps* (*hurts*) if its whole interval is below (above) 0. A fit whose risk is not finite or above 100 has diverged; a

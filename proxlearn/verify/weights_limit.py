@@ -20,8 +20,8 @@ log z = -(beta w + log r) / kappa. Hence, with epsilon / h = kappa / beta,
 
     d mu/dt = div(mu grad w) + ((1 + kappa/2)/beta) Laplace(mu) - ((1 + kappa)/beta) div(mu grad log p).        (*)
 
-The particles appear in (*) as a reference measure, because the entropy of the proximal step counts particles. With
-dp/dt = div(p grad w) + Laplace(p)/beta, inserting mu = g p^2 gives for g = r/p
+The particles appear in (*) as a reference measure, because the entropy of the proximal step is a sum over particles.
+With dp/dt = div(p grad w) + Laplace(p)/beta, inserting mu = g p^2 gives for g = r/p
 
     dg/dt = ((1 + kappa/2)/beta) Laplace(g) + <grad w + ((3 + kappa)/beta) grad log p, grad g>
             - g Laplace(w + log(p)/beta).

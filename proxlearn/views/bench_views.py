@@ -113,10 +113,10 @@ def _legend_outside(axes: Axes) -> None:
 
 
 WHOLE_NOTES = """\
-ours: the time of the recursions with the compiled engine, without metrics and files. It is measured at the clouds of
+ours: the time of the recursions with the compiled engine, without metrics and files. It is measured on the clouds of
 the experiment's own run at k = 0, 1, 2, 5, 10, ...; each cloud represents the recursions around it (trapezoidal rule in
 k). The cloud of the last k represents all later recursions, whose share is in the column `beyond`.
-literal: the time of Algorithms 1 and 2 as printed in the paper, in float64, at the same clouds.
+literal: the time of Algorithms 1 and 2 as printed in the paper, in float64, on the same clouds.
 floor: the time of the following operations with torch's own functions: two matrix products, one sigmoid over N x n (for
 softmax, one exponential), and the noise. If particles exchange mass, the floor also includes the distances (torch.cdist
 with its matrix product) and exponentials of the pairs, and (rounds + 1) x 2 products with the matrix of these values.

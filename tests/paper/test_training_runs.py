@@ -221,10 +221,10 @@ def fits(proximal: list[float], other: list[float]) -> list[dict[str, Any]]:
 def test_the_conclusion_names_clear_differences_and_divergence_has_no_interval() -> None:
     clear = {"wdbc": fits([0.9, 0.91, 0.9], [0.5, 0.52, 0.5])}
     line = weights_page.conclusion(clear)
-    unclear = "Over 1 datasets, proximal weights show no clear difference from weights=uniform on any dataset. "
+    unclear = "There is no clear difference between proximal weights and weights=uniform on any of the 1 datasets. "
     assert line.startswith(unclear)
-    named = "fisher_rao (own selection), they have a clearly higher accuracy on wdbc and a clearly lower risk on wdbc."
-    assert named in line
+    named = "proximal weights have a clearly higher accuracy on wdbc and a clearly lower risk on wdbc."
+    assert f"fisher_rao (own selection), {named}" in line
     diverged = fits([0.9, 0.91, 0.9], [0.5, -1e17, 0.5])
     assert weights_page.difference_text("wdbc", diverged, "risk", "fisher_rao") == "diverged (1 of 3)"
     assert weights_page.difference("wdbc", diverged, "risk", "fisher_rao") is None

@@ -165,7 +165,7 @@ class Functional(ABC):
         return False
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
-        """Raise InputError if an option is "paper", although "paper" is not defined for this functional.
+        """Raise InputError if an option is "paper" but "paper" is not defined for this functional.
 
         Parameters
         ----------
