@@ -137,7 +137,7 @@ class PlainStep:
 
 
 class CompiledStep:
-    """The step function of the fused and sharded engines; it reports compilations and adapts the number of threads."""
+    """The step function of the fused and sharded engines, which adapts the number of threads to the load."""
 
     def __init__(
         self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
@@ -146,11 +146,10 @@ class CompiledStep:
         from proxlearn.core.fused.sharded_step import ShardedStep
         from proxlearn.core.fused.thread_layer import set_threads
 
-        with CompilationReport():
-            if shards is None:
-                self.fused_step = FusedStep(functional, hyper, N, threads)
-            else:
-                self.fused_step = ShardedStep(functional, hyper, N, threads, shards)
+        if shards is None:
+            self.fused_step = FusedStep(functional, hyper, N, threads)
+        else:
+            self.fused_step = ShardedStep(functional, hyper, N, threads, shards)
         self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
         self._choice, self._set_threads = ThreadChoice(threads), set_threads
 
@@ -161,7 +160,7 @@ class CompiledStep:
             torch.set_num_threads(1)
         try:
             # The caller detects and reports a cloud that is no longer finite.
-            with np.errstate(all="ignore"), CompilationReport():
+            with np.errstate(all="ignore"):
                 result = self.fused_step(cloud, noise, z0)
         finally:
             if before == 1 < torch_threads:

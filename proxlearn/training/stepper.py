@@ -23,7 +23,7 @@ from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import ess_below, resample_systematic
 from proxlearn.errors import InputError, RunError
-from proxlearn.training.engine import Step, fused_obstacle, make_step
+from proxlearn.training.engine import CompilationReport, Step, fused_obstacle, make_step
 
 
 class Stepper:
@@ -62,17 +62,22 @@ class Stepper:
         self._step: Step | None = None
 
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
+        with CompilationReport():
+            return self._advance(cloud)
+
+    def _advance(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
         hyper, before = self.hyper, with_measured_epsilon(self.hyper, cloud)
         rows = self._draw_batch()
+        step = self._prepare(before, rows)
         noise, z0 = draw_noise(before, self.generator, self.engine, self.shards)
-        after, info = self._recurse(before, rows, noise, z0)
+        after, info = step(before, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
                 raise not_finite_error(after, self._remedy(after))
             assert self.fallback is not None
             self.on_switch(after)
             before = before.to(before.theta.device, self.fallback)
-            after, info = self._recurse(before, rows, noise.to(self.fallback), z0.to(self.fallback))
+            after, info = self._prepare(before, rows)(before, noise.to(self.fallback), z0.to(self.fallback))
             if not is_finite(after):
                 raise not_finite_error(after, self._remedy(after))
         if hyper.epsilon_quantile is not None:
@@ -83,10 +88,11 @@ class Stepper:
             )
         return after, info
 
-    def _recurse(
-        self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
-    ) -> tuple[PointCloud, Info | None]:
-        """Compute one step in the cloud's precision, on the samples in ``rows`` or, for None, on all samples."""
+    def _prepare(self, cloud: PointCloud, rows: Tensor | None) -> Step:
+        """Return the step function in the cloud's precision, for the samples in ``rows`` or, if None, for all samples.
+
+        The first call also starts the process that compiles passes, so it precedes the first draw of noise.
+        """
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
         if self._functional is None or self._dtype != dtype:
@@ -101,7 +107,7 @@ class Stepper:
             self._step.set_samples(samples)
         if self.hyper.varies:
             self._step.set_hyper(hyper)
-        return self._step(cloud, noise, z0)
+        return self._step
 
     def _remedy(self, bad: PointCloud) -> str:
         """Return the remedy for a non-finite cloud, without settings that the run already uses."""

@@ -153,11 +153,11 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
 
 
 DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel.sweep_dense))
-_SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
+SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
 _SPARSE = compile_pass()(_make_rounds(absorbed_kernel.build_sparse, absorbed_kernel.sweep_sparse))
 _ROUNDS: dict[type, Callable[..., Any]] = {
     DenseKernel: DENSE,
-    ShortKernel: _SHORT,
+    ShortKernel: SHORT,
     SparseKernel: _SPARSE,
 }
 _PYTHON_ROUNDS = _make_rounds(

@@ -33,6 +33,7 @@ from proxlearn.core.fused.neighbour_list import (
 )
 from proxlearn.core.fused.one_step_list import list_between
 from proxlearn.core.fused.screening import LOG_TOLERANCE, IdentityInfo, cutoff, oscillation, ranges, skin
+from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift
 from proxlearn.core.fused.thread_layer import row_blocks, set_threads
 from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
 from proxlearn.core.hyper import Hyper
@@ -70,9 +71,10 @@ class FusedStep:
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         self.hyper, self.N = hyper, N
         set_threads(threads)
-        if threads > 1 and self.most_dense >= N and hyper.weights == "proximal" and hyper.kernel == "auto":
-            compile_ahead.start(torch.empty(0, dtype=functional.dtype).numpy().dtype)
         self.drift = self._make_drift(functional)
+        if threads > 1 and self.most_dense >= N and hyper.weights == "proximal" and hyper.kernel == "auto":
+            dtype, p = torch.empty(0, dtype=functional.dtype).numpy().dtype, sum(functional.blocks.values())
+            compile_ahead.start(dtype, N, p, isinstance(self.drift, SaturatedTanhDrift))
         self.dtype = np.dtype(np.float64)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._tiles: dict[np.dtype, np.ndarray] = {}
@@ -104,7 +106,6 @@ class FusedStep:
             return PointCloud(theta, log_rho, cloud.step + 1), info
         if hyper.kernel != "auto":
             return self._with_reference_kernel(cloud, theta, w, z0)
-        compile_ahead.wait()
         max_step = largest_displacement(theta.numpy(), cloud.theta.numpy())
         osc_z0, osc_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(osc_z0, hyper.h / hyper.epsilon * osc_potential)

@@ -216,32 +216,35 @@ def test_no_pass_uses_numba_s_own_cache() -> None:
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".nbi", ".nbc")]
 
 
-ONE_FEATURE = """
+CLOUDS = """
 import hashlib, torch
-from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused.tanh_one_feature import OneFeatureTanhDrift
-from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.registry import make_neuron
-from proxlearn.core.samples import Samples
+from proxlearn.run.experiment import build_experiment, first_checkpoint
+from proxlearn.training.iterate import iterate
+from tests.conftest import config_of
 
-hyper = Hyper(beta=1e4, h=0.1, epsilon=0.5, drift="first_variation", prox_potential="first_variation")
-for dtype in (torch.float32, torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    sizes = ((100, 1), (2000, 3), (2000, 3))
-    X, theta, noise = (torch.randn(size, generator=generator, dtype=dtype) for size in sizes)
-    risk = Risk.from_samples(make_neuron("tanh", 0, "tanh"), Samples(X, torch.sin(X[:, 0])))
-    drift = OneFeatureTanhDrift(risk, hyper, 2000, 1)
-    new, w = drift(theta, torch.full((2000,), 1 / 2000, dtype=dtype).numpy(), noise)
-    print(hashlib.sha256(new.numpy().tobytes() + w.tobytes()).hexdigest())
+TUNED = ("recipe=tuned", "beta=1e4", "h=0.1", "epsilon=0.5", "init_scale=1.0")
+for dataset in ("wdbc", "banana", "twonorm", "shd", "digits", "sine"):
+    for recipe in ((), TUNED):
+        for dtype in ("float32", "float64"):
+            config = config_of(f"dataset={dataset}", *recipe, "N=300", f"device.dtype={dtype}", "threads=1")
+            experiment = build_experiment(config)
+            checkpoint, generator = first_checkpoint(experiment), torch.Generator()
+            generator.set_state(checkpoint.generator)
+            options = {"generator": generator, "until": 8, "engine": "fused", "threads": 1}
+            for cloud, _ in iterate(experiment.source, checkpoint.cloud, experiment.hyper, **options):
+                pass
+            numbers = cloud.theta.numpy().tobytes() + cloud.log_rho.numpy().tobytes()
+            print(dataset, dtype, *recipe, hashlib.sha256(numbers).hexdigest())
 """
 
 
 @pytest.mark.slow
-def test_the_process_that_compiles_a_pass_has_the_bits_of_those_that_load_it(tmp_path: Path) -> None:
+def test_the_process_that_compiles_a_pass_has_the_bits_of_those_that_load_it(paper_files: Path, tmp_path: Path) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", ONE_FEATURE]
+    command = [sys.executable, "-c", CLOUDS]
     compiled, loaded = (
         subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)
     )
+    assert len(compiled.splitlines()) == 24
     assert any(tmp_path.rglob("tanh_one_feature.backward-*"))
     assert loaded == compiled

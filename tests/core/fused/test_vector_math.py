@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -26,10 +27,10 @@ from numba import njit
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused import compile_ahead, fixed_point
-from proxlearn.core.fused.compile_ahead import compile_fixed_point
+from proxlearn.core.fused import compile_ahead
 from proxlearn.core.fused.drift_base import product, row_products
 from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.screening import ranges
 from proxlearn.core.fused.vector_math import FAST, exp, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.run.experiment import build_experiment, first_checkpoint
@@ -293,33 +294,51 @@ def no_process_is_left() -> Iterator[None]:
     compile_ahead._decided.clear()
 
 
-def is_stored() -> bool:
-    types = tuple(numba.typeof(value) for value in compile_ahead._arguments(SINGLE))
-    stored: bool = fixed_point.DENSE._cache.is_stored(types, fixed_point.DENSE.targetctx)
-    return stored
+def start(kind: str) -> None:
+    compile_ahead.start(SINGLE, 100, 3 if kind == "short" else 4, saturates=False)
 
 
-def test_no_process_starts_for_code_in_the_cache() -> None:
-    compile_fixed_point(SINGLE)
-    compile_ahead.start(SINGLE)
-    assert is_stored()
+@pytest.mark.parametrize("kind", compile_ahead.FIXED_POINTS)
+def test_no_process_starts_for_code_in_the_cache(kind: str) -> None:
+    compile_ahead.compile_fixed_point(SINGLE, kind)
+    start(kind)
+    assert compile_ahead.is_stored(SINGLE, kind)
     assert not compile_ahead._running
 
 
 def test_a_process_that_dies_is_not_waited_for(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compile_ahead.start(SINGLE)
+    start("short")
     (process,) = compile_ahead._running
     process.kill()
-    compile_ahead.wait()
-    assert not compile_ahead._running
-    assert not is_stored()
+    process.wait()
+    # This function has been loaded, so another precision is compiled, for which no process holds a lock.
+    assert not compile_ahead.is_stored(SINGLE, "short")
+    began = time.monotonic()
+    ranges(np.ones(3, np.float32), np.ones(3, np.float32), np.ones(3, np.float32), 1.0)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.slow
-def test_the_process_leaves_the_code_in_the_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("kind", compile_ahead.FIXED_POINTS)
+def test_the_process_leaves_the_code_in_the_cache(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert not is_stored()
-    compile_ahead.start(SINGLE)
-    compile_ahead.wait()
-    assert is_stored()
+    assert not compile_ahead.is_stored(SINGLE, kind)
+    start(kind)
+    assert compile_ahead._running[0].wait(60) == 0
+    assert compile_ahead.is_stored(SINGLE, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dataset", ["wdbc", "sine", "banana"])
+def test_the_first_step_compiles_nothing_after_the_second_process(
+    dataset: str, paper_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the second process compiles has the types that the step needs; otherwise it would help nobody."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = [sys.executable, "-m", "proxlearn", "train", f"dataset={dataset}", "steps=1", "threads=2"]
+    subprocess.run([*run, f"hydra.run.dir={tmp_path / 'run'}"], check=True, cwd=tmp_path)
+    names = [path.name.split("-")[0] for path in tmp_path.glob("proxlearn/compiled-*/*-*")]
+    # This helper of the fixed point is called with numbers and with arrays.
+    once = [name for name in names if not name.endswith("_scaled_distance")]
+    assert len(once) == len(set(once)), "a function was compiled for two lists of types"
