@@ -220,7 +220,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 
 def _quantile(coverage: float) -> float:
-    """Return z such that the interval of z standard deviations around a normal mean has the given coverage."""
+    """Return z such that the interval mean ± z standard deviations of a normal distribution has the given coverage."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -8,7 +8,7 @@ python scripts/ranks_page.py probe     the memory of a process without a cloud, 
 python scripts/ranks_page.py page      write docs/ranks.md
 
 run and probe refuse to start on a machine that other processes use. With --busy, they start nevertheless; the page then
-uses the peak memory and the numbers of bytes of these measurements, but not their seconds.
+uses the peak memory and the numbers of bytes of these measurements, but not their times.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def page() -> str:
 def memory_table(
     one: list[dict[str, str]], two: list[dict[str, str]], base: float, idle: list[list[dict[str, str]]]
 ) -> str:
-    """Return the table that compares one process with two ranks; its seconds are measured on an idle machine."""
+    """Return the table that compares one process with two ranks; it gives only times measured on an idle machine."""
     peak, ranks = median_of(one, "peak_MB"), [median_of(two, key) for key in ("peak_MB", "rank_1_peak_MB")]
     times = [value / peak for value in ranks]
     own, net = peak - base, [value - base for value in ranks]

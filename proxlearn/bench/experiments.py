@@ -141,7 +141,7 @@ class CloudTimer:
 
 
 def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, seconds: float) -> CloudTimer:
-    """Return a timer of recursions from a cloud; each timed stretch lasts about ``seconds`` seconds.
+    """Return a timer for recursions that start from a cloud; each timed stretch lasts about ``seconds`` seconds.
 
     ``gap`` is the number of recursions up to the next cloud, or None for the last cloud, which represents all later
     recursions.

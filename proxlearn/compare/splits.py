@@ -34,7 +34,7 @@ class Split:
 
     @property
     def sha256(self) -> str:
-        """The sha256 of the row numbers, which depends on their order."""
+        """The sha256 of the row numbers, in their order."""
         return digest(self.train.astype("<i8").tobytes() + b"|" + self.test.astype("<i8").tobytes())
 
 

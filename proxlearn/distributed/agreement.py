@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def agreed(world: World, work: Callable[[], T]) -> T:
-    """Call ``work`` on every rank and return its result; if it fails on one rank, raise the error on all ranks."""
+    """Call ``work`` on every rank and return its result; if it fails on any rank, raise the error on all ranks."""
     try:
         result = work()
     except SharedError:

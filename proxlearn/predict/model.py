@@ -1,4 +1,4 @@
-"""A trained model: a cloud with its neuron, its task and its scalings; a run folder is enough to load it."""
+"""A trained model: a cloud with its neuron, its task and its scalings, loaded from a run folder alone."""
 
 from __future__ import annotations
 

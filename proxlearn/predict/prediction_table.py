@@ -157,7 +157,7 @@ def exact_output() -> Iterator[TextIO]:
 
 
 class PrintableOutput(io.StringIO):
-    """A text stream to a terminal that escapes control characters in classes and kept columns."""
+    """A text stream to a terminal that escapes control characters in class labels and kept columns."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(printable_lines(text))

@@ -145,7 +145,7 @@ class RunFolder:
         self.mlflow = path / RUN_ID_FILE
 
     def create(self, config: TrainConfig) -> None:
-        """Create the folder, delete unfinished files of killed processes, and write config.yaml."""
+        """Create the folder, delete unfinished files that killed processes left, and write config.yaml."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.checkpoints):
             remove_temporaries(folder)

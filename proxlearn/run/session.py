@@ -1,4 +1,4 @@
-"""One session of a run, which is the part of the run that one process computes, with its log and its status."""
+"""One session of a run: the part of the run that one process computes, with its log and its status."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ShardedDrift:
         self.parts = [make_drift(functional, hyper, shards.N, row_blocks(size), size) for size in sizes]
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Return Theta_k and w of all particles; ``noise`` belongs to the particles of this rank."""
+        """Return Theta_k and w of all particles; ``noise`` contains the rows of this rank only."""
         shards = self.shards
 
         def copy(rows: slice) -> tuple[Tensor, np.ndarray]:
@@ -76,12 +76,12 @@ class ShardedDrift:
         return torch.from_numpy(shards.gather_rows(own_theta)), shards.gather_rows(own_w)
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
-        raise AssertionError("a divided cloud is not a part of another one")
+        raise AssertionError("ShardedDrift moves the whole cloud: call it instead of forward and backward")
 
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
-        raise AssertionError("a divided cloud is not a part of another one")
+        raise AssertionError("ShardedDrift moves the whole cloud: call it instead of forward and backward")
 
     def set_hyper(self, hyper: Hyper) -> None:
         for part in self.parts:

@@ -109,7 +109,7 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 
 def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table | None:
-    """Return accuracy.csv as a table with the paper's values for the same experiment, or None if it is absent."""
+    """Return accuracy.csv as a table with the paper's values, or None if the run has no accuracy.csv."""
     if run.accuracy is None:
         return None
     table = as_table(run.accuracy)
