@@ -155,13 +155,13 @@ def assert_same_rows(converted_checkpoint, reference):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_numbers_of_a_row_are_those_its_step_was_made_with(variant, tmp_path, monkeypatch):
     used = {}
-    recurse = Stepper._recurse
+    prepare = Stepper._prepare
 
-    def spied(self, cloud, *randomness):
+    def spied(self, cloud, rows):
         used[cloud.step + 1] = hyper_for_step(self.hyper, cloud)
-        return recurse(self, cloud, *randomness)
+        return prepare(self, cloud, rows)
 
-    monkeypatch.setattr(Stepper, "_recurse", spied)
+    monkeypatch.setattr(Stepper, "_prepare", spied)
     run(config(variant, "log_every=1"), tmp_path)
     table = pd.read_csv(tmp_path / "metrics.csv", index_col="step")
     assert table.loc[0, list(HYPER_COLUMNS)].isna().all()
