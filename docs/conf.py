@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -76,18 +79,36 @@ def mathjax_folder() -> Path:
     return Path(spec.origin).parent / "static" / "mathjax"
 
 
-# Tables of results and of config keys are wide: more room for the text, and smaller cells that wrap less.
-CSS = """\
-.content { width: 54em; }
-table.docutils { font-size: 0.85rem; }
-table.docutils td code { white-space: nowrap; }
-table.docutils td, table.docutils th { vertical-align: top; }
-figure img, .content img { background: #fff; }
-@media (max-width: 46em) {
-  table.docutils td code { white-space: normal; }
-  div.math { overflow-x: auto; }
-  div.math span.eqno { position: static; float: none; transform: none; display: block; text-align: right; }
-}
+# Tables of results and of config keys are wide: more room for the text, and smaller cells that wrap less. In the dark
+# theme, pictures are inverted: their ground becomes dark, and the rotation restores the hues.
+INVERTED = ".content img { filter: invert(0.92) hue-rotate(180deg); }"
+CSS = f"""\
+.content {{ width: 54em; }}
+table.docutils {{ font-size: 0.85rem; }}
+table.docutils td code, td.short {{ white-space: nowrap; }}
+table.docutils td, table.docutils th {{ vertical-align: top; }}
+td .column {{ display: none; }}
+code.literal .pre {{ white-space: nowrap; }}
+div.highlight-text pre {{ white-space: pre-wrap; font-size: 0.75rem; }}
+.content img {{ background: #fff; }}
+mjx-container mjx-assistive-mml {{ max-width: 100%; }}
+body[data-theme="dark"] {INVERTED}
+@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) {INVERTED} }}
+@media (max-width: 46em) {{
+  h1 {{ font-size: 1.9em; }}
+  h2 {{ font-size: 1.5em; }}
+  table.docutils td code {{ white-space: normal; }}
+  div.highlight-text pre {{ white-space: pre; }}
+  div.highlight pre {{ font-size: 0.75rem; }}
+  div.math {{ overflow-x: auto; }}
+  div.math span.eqno {{ position: static; float: none; transform: none; display: block; text-align: right; }}
+  table.stacked, table.stacked tbody {{ display: block; }}
+  table.stacked thead, table.stacked td:empty {{ display: none; }}
+  table.stacked tr {{ display: block; padding: 0.5em 0; border-bottom: 1px solid var(--color-table-border); }}
+  table.stacked td {{ display: block; border: 0 !important; padding: 0.1em 0.5em; white-space: normal; }}
+  table.stacked td p {{ display: inline; }}
+  table.stacked td .column {{ display: inline; color: var(--color-foreground-muted); }}
+}}
 """
 
 
@@ -109,9 +130,35 @@ def keep_colon(app: Any, what: str, name: str, value: Any, options: Any, lines: 
         lines.insert(0, "")
 
 
+def adapt_tables(app: Any, doctree: nodes.document, docname: str) -> None:
+    """Mark cells that must not wrap, and prepare tables with long texts in many columns for narrow screens.
+
+    On a narrow screen, such a table has one line per cell, which begins with the name of the column.
+    """
+    for cell in doctree.findall(nodes.entry):
+        text = cell.astext()
+        if len(text) <= 12 or (len(text) <= 40 and not re.search(r"[A-Za-z]{4}", text)):
+            cell["classes"].append("short")
+    for table in doctree.findall(nodes.table):
+        heads = [[cell.astext() for cell in head.findall(nodes.entry)] for head in table.findall(nodes.thead)]
+        rows = [list(row.findall(nodes.entry)) for body in table.findall(nodes.tbody) for row in body]
+        if not heads or len(heads[0]) < 3 or max(len(cell.astext()) for row in rows for cell in row) <= 40:
+            continue
+        table["classes"].append("stacked")
+        for row in rows:
+            for name, cell in list(zip(heads[0], row, strict=True))[1:]:
+                if cell.children:
+                    cell.insert(0, nodes.inline("", f"{name}: ", classes=["column"]))
+    # Sphinx puts two hyphens between a parameter and its description.
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+
+
 def setup(app: Any) -> None:
     # Help texts are wrapped to the width of a page.
     os.environ["COLUMNS"] = "100"
+    app.connect("doctree-resolved", adapt_tables)
     app.connect("config-inited", lambda app, config: write_generated(app))
     # Before napoleon, which has the priority 500.
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
