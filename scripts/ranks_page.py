@@ -70,7 +70,7 @@ def train(kind: str, N: int) -> dict[str, object]:
         command = own if kind == "one" else launch + own
         subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": threads}, stdout=subprocess.DEVNULL)
         status = json.loads((out / "status.json").read_text())
-        sent = re.search(r"sent (\d+) bytes; number of steps: (\d+)", (out / "train.log").read_text())
+        sent = re.search(r"sent (\d+) bytes in (\d+) step", (out / "train.log").read_text())
         with (out / "metrics.csv").open() as file:
             rounds = [int(row["sinkhorn_rounds"]) for row in csv.DictReader(file) if row["sinkhorn_rounds"]]
         peaks = [Path(f"{folder}/peak.{number}") for number in range(2)]

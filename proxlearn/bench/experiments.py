@@ -117,7 +117,7 @@ class CloudTimer:
         self.newest = self.cloud
 
     def advance(self) -> None:
-        """Run the recursions of one stretch."""
+        """Run ``stretch`` recursions with the compiled engine, starting from the newest cloud."""
         for _ in range(self.stretch):
             self.newest, _ = self.stepper(self.newest)
 

@@ -202,7 +202,7 @@ class Multiclass:
 
 @dataclass(frozen=True)
 class Regression:
-    """Regression of a real target; the prediction is f itself."""
+    """Regression with a real target; the prediction is f itself."""
 
     loss: Loss = quadratic
 

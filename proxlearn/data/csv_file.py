@@ -104,7 +104,7 @@ def no_header_problem(first: list[str]) -> TableProblem:
 
 
 def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[list[str]]], form: TableFormat) -> None:
-    """Raise TableProblems if the first record is a title: most of the first records have more fields than this one."""
+    """Raise TableProblems if the first record is a title, that is, one field above records with several fields."""
     for delimiter, of_delimiter in records.items():
         counts = [len(record) for record in of_delimiter]
         widest = max(counts, default=0)

@@ -200,7 +200,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def expand_home(text: str) -> str:
-    """Replace a leading ``~`` or ``~user`` with the home folder; if the user is unknown, keep it."""
+    """Replace a leading ``~`` or ``~user`` with the home folder; the ``~user`` of an unknown user is kept."""
     return os.path.expanduser(text)
 
 

@@ -103,7 +103,7 @@ def run_session(
             problem = "metrics.csv contained %s that the run did not write; the text was moved to train.log"
             journal.warning(problem, count)
             for line in foreign_lines:
-                journal.info("not a row of metrics.csv: %s", line)
+                journal.info("line moved from metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
         for part, total in (("training", len(experiment.problem.samples)), ("test", len(experiment.test))):
             most = experiment.config.metric_rows

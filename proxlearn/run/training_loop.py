@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -14,6 +15,7 @@ from proxlearn.core.sharding import Shards, undivided
 from proxlearn.core.step import Info
 from proxlearn.distributed.world import World
 from proxlearn.loggers.logger import RunLogger
+from proxlearn.printable_text import counted
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment, dtype_of
 from proxlearn.run.loop_state import Observer, RunState
@@ -96,7 +98,7 @@ def training_loop(
                 break
         if world is not None:
             sent, number = world.bytes_sent - sent_before, state.step - first_step
-            journal.info("rank 0 of %d sent %d bytes; number of steps: %d", world.size, sent, number)
+            journal.info("rank 0 of %d ranks sent %d bytes in %s", world.size, sent, counted(number, "step"))
         for observer in observers:
             observer.finish(state)
     return None if state.is_last else stop.signal
@@ -141,15 +143,26 @@ def make_shards(N: int, world: World | None) -> Shards:
     return undivided(N) if world is None else Shards(N, world)
 
 
+def _next_or_restore(
+    steps: Steps, generator: torch.Generator, context: AbstractContextManager[object]
+) -> tuple[PointCloud, Info | None] | None:
+    """Return the result of the next step, computed inside ``context``, or None at the end or after an interruption.
+
+    After an interruption, the generator has the state that it had before the step.
+    """
+    generator_state = generator.get_state()
+    try:
+        with context:
+            return next(steps, None)
+    except Interrupted:
+        generator.set_state(generator_state)
+        return None
+
+
 def until_any_stopped(steps: Steps, generator: torch.Generator, world: World) -> Steps:
     """Yield the steps until a rank receives a signal, which stops all ranks, even in the middle of a step."""
     while not world.any_stop_request():
-        generator_state = generator.get_state()
-        try:
-            result = next(steps, None)
-        except Interrupted:
-            generator.set_state(generator_state)
-            return
+        result = _next_or_restore(steps, generator, nullcontext())
         if result is None:
             return
         yield result
@@ -165,13 +178,7 @@ def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -
         if seconds < SLOW_SECONDS:
             result = next(steps, None)
         else:
-            generator_state = generator.get_state()
-            try:
-                with stop.interruptible():
-                    result = next(steps, None)
-            except Interrupted:
-                generator.set_state(generator_state)
-                return
+            result = _next_or_restore(steps, generator, stop.interruptible())
         if result is None:
             return
         seconds = time.monotonic() - start

@@ -31,6 +31,10 @@ PAPERS_KAPPA = 50.0
 """The kappa of the experiment on WDBC, which is the smallest kappa of the paper's classification experiments."""
 
 
+CONTROLS = ("w = 0", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
+"""Headings of the columns with the controls of density_weights.py."""
+
+
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
     """Return one measure of a variant at one time."""
     value = result[variant][FIGURES.index(figure)]
@@ -82,12 +86,7 @@ def dimension_table(rows: Rows, time: str) -> str:
             "kappa",
             "ε",
             "weights",
-            "w = 0",
-            "Γ1",
-            "best Γ1",
-            "Gibbs",
-            "frozen",
-            "uniform",
+            *CONTROLS,
             "slope",
             "beyond",
         ]
@@ -167,12 +166,7 @@ def other_flows_table(rows: Rows) -> str:
             "orientation",
             "potential",
             "rho",
-            "w = 0",
-            "Γ1",
-            "best Γ1",
-            "Gibbs",
-            "frozen",
-            "uniform",
+            *CONTROLS,
         ]
     ]
     for arguments, result in rows:

@@ -1,4 +1,4 @@
-"""Tables and plots of `proxlearn bench`: whole experiments, growth, special clouds, commands beside other processes."""
+"""Tables and plots of `proxlearn bench`: whole experiments, growth, special clouds, and commands on a busy machine."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def growth_table(results: dict[str, Any]) -> str:
 
 
 def company_table(results: dict[str, Any]) -> str:
-    """Return a table of the times that commands take beside other processes, with notes."""
+    """Return a table of the times that commands take on a busy machine, with notes."""
     rows = [
         {
             "dataset": record["dataset"],

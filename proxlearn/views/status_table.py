@@ -26,7 +26,7 @@ DEPTH = 4
 
 
 def status_tables(folders: list[Path]) -> str:
-    """Return tables of all runs and sweeps that the folders are or contain: one for single runs, then one per sweep."""
+    """Return tables of all runs and sweeps in the folders: one table of single runs, then one table per sweep."""
     runs: dict[Path, RunSnapshot] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in folders:

@@ -155,20 +155,27 @@ clouds = st.tuples(st.integers(2, 30), st.integers(1, 3), st.integers(0, 10**6))
 few = settings(max_examples=30, deadline=None)
 
 
+def draw_gibbs(cloud: tuple[int, int, int], epsilon: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return theta, rho and the Gibbs matrix of a random cloud (N, p, seed)."""
+    N, p, seed = cloud
+    rng = generator(seed)
+    theta, rho = torch.randn(N, p, generator=rng, dtype=torch.float64), torch.rand(N, generator=rng).double() + 0.1
+    return theta, rho, torch.exp(-squared_distances(theta, theta) / (2 * epsilon))
+
+
 @few
 @given(clouds, st.floats(0.05, 5))
 def test_at_large_kappa_the_step_is_a_smoothing_that_does_not_see_the_energy(
     cloud: tuple[int, int, int], epsilon: float
 ) -> None:
-    N, p, seed = cloud
-    rng = generator(seed)
-    theta, rho = torch.randn(N, p, generator=rng, dtype=torch.float64), torch.rand(N, generator=rng).double() + 0.1
-    Gamma = torch.exp(-squared_distances(theta, theta) / (2 * epsilon))
+    theta, rho, Gamma = draw_gibbs(cloud, epsilon)
     smoothed = Gamma.T @ (rho / Gamma.sum(1))
     # beta w / (1 + kappa) = w / epsilon stays when kappa grows with h fixed, so beta is fixed and h falls instead.
     hyper = Hyper(beta=1.0, h=epsilon * 1e-9, epsilon=epsilon, noise_scale=0.0, tolerance="log", delta=1e-12)
     start = PointCloud.from_arrays(theta, rho)
-    after, _ = recursion.step(Energy(V=still, p=p), start, hyper, torch.zeros_like(theta), torch.ones(N))
+    after, _ = recursion.step(
+        Energy(V=still, p=theta.shape[1]), start, hyper, torch.zeros_like(theta), torch.ones(len(theta))
+    )
     torch.testing.assert_close(after.log_rho.exp(), smoothed, rtol=1e-6, atol=0)
 
 
@@ -177,10 +184,7 @@ def test_at_large_kappa_the_step_is_a_smoothing_that_does_not_see_the_energy(
 def test_the_fixed_point_of_the_smoothing_is_the_kernel_density_estimate_and_it_contracts(
     cloud: tuple[int, int, int], epsilon: float
 ) -> None:
-    N, p, seed = cloud
-    rng = generator(seed)
-    theta, rho = torch.randn(N, p, generator=rng, dtype=torch.float64), torch.rand(N, generator=rng).double() + 0.1
-    Gamma = torch.exp(-squared_distances(theta, theta) / (2 * epsilon))
+    theta, rho, Gamma = draw_gibbs(cloud, epsilon)
     estimate = Gamma.sum(1)
     torch.testing.assert_close(Gamma.T @ (estimate / Gamma.sum(1)), estimate)
     torch.testing.assert_close(estimate.log(), kernel_density(theta, epsilon))

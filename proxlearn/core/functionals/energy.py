@@ -103,7 +103,7 @@ class Energy(Functional):
 
         With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
         that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, and theta_i enters every term of the sum:
-        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). The ``paper`` w has a different gradient.
+        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). This is not the gradient of the ``paper`` w.
 
         Parameters
         ----------

@@ -22,7 +22,13 @@ class FusedDrift(ABC):
     h: np.floating
     diffusion: np.floating
 
-    risk: Risk
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
+        """Prepare the drift of N particles in ``blocks`` blocks; a subclass then allocates the memory of its passes."""
+        self.risk = problem
+        self.dtype = problem.samples.X.numpy().dtype
+        self.blocks, self.n = blocks, len(problem.samples)
+        self._prepare(problem.samples)
+        self.set_hyper(hyper)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         """Return Theta_k and the potential w of the proximal step."""

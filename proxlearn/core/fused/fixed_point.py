@@ -31,7 +31,7 @@ if z has moved far from the shift. The smallest entry of K divided by the roundi
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """The pair returned by Algorithm 1, as logarithms in float64."""
+    """The result of Algorithm 1: the new weights and the pair (z, q), as logarithms in float64."""
 
     log_rho: np.ndarray
     log_z: np.ndarray

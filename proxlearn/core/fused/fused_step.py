@@ -125,7 +125,10 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen for the next step, if any, and the fixed point, or None if the weights do not change."""
+        """Return the screen for the next step, if any, and the fixed point.
+
+        The fixed point is None if the weights do not change.
+        """
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
         epsilon = self.hyper.epsilon

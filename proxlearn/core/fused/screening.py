@@ -1,6 +1,7 @@
 """The cut-off distance beyond which particles exchange no mass, the skin of a neighbour list, and identity steps.
 
-The skin is the margin of a list beyond the cut-off. In an identity step, no particles are within the cut-off.
+The skin is the margin of a list beyond the cut-off. In an identity step, no two particles are closer than the
+cut-off.
 """
 
 from __future__ import annotations

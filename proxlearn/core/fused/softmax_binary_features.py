@@ -169,15 +169,11 @@ class BinaryFeaturesDrift(FusedDrift):
     """The drift of a cloud of softmax neurons on features with two values."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        X = problem.samples.X
+        super().__init__(problem, hyper, N, blocks)
+        X, dtype = problem.samples.X, self.dtype
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)
         others, tiles = coordinates["w"] // n_x - 1, -(-N // LANES)
-        self.dtype = dtype = X.numpy().dtype
-        self.blocks, self.n = blocks, n
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
         self.intercepts = coordinates.get("b", 0)
 
         def zeros(*shape: int) -> np.ndarray:

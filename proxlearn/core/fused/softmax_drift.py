@@ -119,15 +119,11 @@ class SoftmaxDrift(FusedDrift):
     """The drift of a cloud of softmax neurons."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        X = problem.samples.X
+        super().__init__(problem, hyper, N, blocks)
+        X, dtype = problem.samples.X, self.dtype
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)
         others = coordinates["w"] // n_x - 1
-        self.dtype = dtype = X.numpy().dtype
-        self.blocks, self.n = blocks, n
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
         self.intercepts = coordinates.get("b", 0)
         self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
         self.Z = X.new_empty(N * others, n)

@@ -108,12 +108,8 @@ class TanhDrift(FusedDrift):
     """The drift of a cloud of tanh neurons."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        X, n = problem.samples.X, len(problem.samples)
-        self.dtype = dtype = X.numpy().dtype
-        self.blocks, self.n = blocks, n
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
+        super().__init__(problem, hyper, N, blocks)
+        X, n, dtype = problem.samples.X, self.n, self.dtype
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
         self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()

@@ -75,11 +75,8 @@ class OneFeatureTanhDrift(FusedDrift):
     """A ``TanhDrift`` for samples with one feature, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        n = len(problem.samples)
-        self.dtype = dtype = problem.samples.X.numpy().dtype
-        self.blocks, self.n, self.risk = blocks, n, problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
+        super().__init__(problem, hyper, N, blocks)
+        n, dtype = self.n, self.dtype
         self.T, self.sums = np.empty((N, n), dtype), np.empty((blocks, 2, n), dtype)
         self.inner_c = np.empty(N, dtype)
 

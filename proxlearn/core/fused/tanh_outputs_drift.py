@@ -58,12 +58,9 @@ class TanhOutputsDrift(FusedDrift):
     """The drift of a cloud of tanh neurons with several outputs."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        X, n = problem.samples.X, len(problem.samples)
-        self.dtype = X.numpy().dtype
-        self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
+        super().__init__(problem, hyper, N, blocks)
+        X, n = problem.samples.X, self.n
+        self.C = len(problem.samples.y)
         self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])
 
     def _prepare(self, samples: Samples) -> None:

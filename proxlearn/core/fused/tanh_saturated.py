@@ -217,13 +217,10 @@ class SaturatedTanhDrift(FusedDrift):
     """A ``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        self.dtype = dtype = problem.samples.X.numpy().dtype
-        self.blocks, self.n = blocks, len(problem.samples)
-        self.squared_radius = np.empty(N, dtype)
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
-        p = self.X1.shape[1]
+        # _prepare marks the lists as invalid through this array.
+        self.squared_radius = np.empty(N, problem.samples.X.numpy().dtype)
+        super().__init__(problem, hyper, N, blocks)
+        p, dtype = self.X1.shape[1], self.dtype
         self.saturated = dtype.type(SATURATED[dtype])
         # The rounding error of a sum of p products is (p + 1) units in the last place; it is doubled as a margin.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)

@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama, omitting the gradient with respect to b and w in the unsaturated rows."""
+    """Apply the Euler-Maruyama step, but without the gradient with respect to b and w, which is added separately."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -81,13 +81,9 @@ class TiledTanhDrift(FusedDrift):
     """A ``TanhDrift`` for large clouds, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        X, n = problem.samples.X, len(problem.samples)
-        self.dtype = dtype = X.numpy().dtype
-        self.blocks, self.n = blocks, n
-        self.risk = problem
-        self._prepare(problem.samples)
-        self.set_hyper(hyper)
-        self.Z = X.new_empty(min(TILE, N), n)
+        super().__init__(problem, hyper, N, blocks)
+        n, dtype = self.n, self.dtype
+        self.Z = problem.samples.X.new_empty(min(TILE, N), n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
 

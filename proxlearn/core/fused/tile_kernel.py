@@ -282,7 +282,7 @@ class TileKernel:
         return bool(self.active_share == 1)
 
     def _own_groups(self, groups: int) -> tuple[int, int]:
-        """Return the first group of rows that this process sweeps, and the one after the last."""
+        """Return the index of the first group of rows that this process sweeps, and one more than the last index."""
         return 0, groups
 
     def _count_all(self, entries: int) -> int:

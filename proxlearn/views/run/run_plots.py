@@ -172,7 +172,7 @@ IMAGE_INCHES = 0.68
 
 
 def draw_images(run: RunData) -> list[Path]:
-    """Draw one row of images for the weighted mean and one per heaviest particle, with a column per class."""
+    """Draw images of the weights by class: a row for the weighted mean, then one per heaviest particle."""
     model = find_model(run.path)
     if model is None:
         return []
