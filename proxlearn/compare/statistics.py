@@ -69,14 +69,14 @@ class Interval:
         return f"{mean:+.{digits}f} ± {self.student:.{digits}f} (± {self.corrected:.{digits}f}){star}"
 
 
-def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
-    """Return the mean of ``values`` with its intervals; ``test_share`` is the ratio of test to training rows."""
+def interval(values: Sequence[float], test_share: float = 0.0, confidence: float = CONFIDENCE) -> Interval:
+    """Return the mean of ``values`` with intervals of the given confidence; ``test_share`` is n_test / n_train."""
     k, summary = len(values), summarise(values)
     if k < 2:
         return Interval(summary.mean, math.nan, math.nan)
     from scipy.stats import t
 
-    quantile = float(t.ppf((1 + CONFIDENCE) / 2, k - 1))
+    quantile = float(t.ppf((1 + confidence) / 2, k - 1))
     return Interval(
         summary.mean, quantile * summary.sd * math.sqrt(1 / k), quantile * summary.sd * math.sqrt(1 / k + test_share)
     )

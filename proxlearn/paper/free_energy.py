@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.entropy import entropy, entropy_from_weights, entropy_terms, queried
+from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.metrics import free_energy
@@ -45,9 +46,8 @@ def free_energy_table(risk: Risk, hyper: Hyper, clouds: Iterable[PointCloud]) ->
     previous: Tensor | None = None
     for cloud in clouds:
         cloud = cloud.to("cpu", torch.float64)
-        everything = torch.ones(len(cloud.theta), dtype=torch.bool)
         loss, spread = _risk_and_entropy(risk, cloud.theta)
-        values = torch.tensor([_free_energy(risk, hyper, cloud.theta[kept]) for kept in (everything, *_groups(cloud))])
+        values = free_energies(risk, hyper, cloud.theta)
         change = values - (math.nan if previous is None else previous)
         numbers = (
             loss,
@@ -65,20 +65,18 @@ def free_energy_table(risk: Risk, hyper: Hyper, clouds: Iterable[PointCloud]) ->
     return TextTable(COLUMNS, tuple(rows))
 
 
-def _risk_and_entropy(risk: Risk, theta: Tensor) -> tuple[float, float]:
+def free_energies(functional: Functional, hyper: Hyper, theta: Tensor) -> Tensor:
+    """Return the free energy of the particles, followed by its values with each group left out."""
+    numbers = torch.arange(len(theta)) % GROUPS
+    kept = [torch.ones_like(numbers, dtype=torch.bool), *(numbers != group for group in range(GROUPS))]
+    parts = [_risk_and_entropy(functional, theta[rows]) for rows in kept]
+    values = [free_energy(loss, spread, hyper.beta, hyper.noise_scale) for loss, spread in parts]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _risk_and_entropy(functional: Functional, theta: Tensor) -> tuple[float, float]:
     equal = torch.full((len(theta),), 1 / len(theta), dtype=theta.dtype)
-    return float(risk.value(theta, equal)), float(entropy(theta))
-
-
-def _free_energy(risk: Risk, hyper: Hyper, theta: Tensor) -> float:
-    loss, spread = _risk_and_entropy(risk, theta)
-    return free_energy(loss, spread, hyper.beta, hyper.noise_scale)
-
-
-def _groups(cloud: PointCloud) -> list[Tensor]:
-    """Return, for each group, a mask of the particles that are not in it."""
-    numbers = torch.arange(len(cloud.theta)) % GROUPS
-    return [numbers != group for group in range(GROUPS)]
+    return float(functional.value(theta, equal)), float(entropy(theta))
 
 
 def jackknife_error(values: Tensor) -> float:

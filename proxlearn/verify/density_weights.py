@@ -58,10 +58,7 @@ def rule_of_thumb(p: int, N: int, variance: float) -> float:
 
 def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[float], seed: int) -> dict[str, Any]:
     """Compare the weights of every variant with the density; return {time: {variant: measures}}."""
-    rng = generator(seed, setting.N, flow.p)
-    theta = flow.draw(setting.N, rng)
-    noise_seed = int(torch.randint(2**31, (), generator=rng))
-    density = torch.log_softmax(flow.log_density(theta, 0.0), dim=0)
+    theta, density, noise_seed = first_cloud(flow, setting.N, seed)
     equal = torch.full_like(density, -math.log(len(density)))
     hyper = setting.hyper(flow.beta)
     result: dict[str, Any] = {f"{time:g}": {} for time in times}
@@ -80,6 +77,30 @@ def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[fl
             if name == "proximal":
                 result_at |= static_controls(flow, cloud, density, log_p, kde)
     return result
+
+
+def first_cloud(flow: KnownFlow, N: int, seed: int) -> tuple[Tensor, Tensor, int]:
+    """Return initial locations, the logarithms of the normalised density there, and a seed for the noise."""
+    rng = generator(seed, N, flow.p)
+    theta = flow.draw(N, rng)
+    noise_seed = int(torch.randint(2**31, (), generator=rng))
+    return theta, torch.log_softmax(flow.log_density(theta, 0.0), dim=0), noise_seed
+
+
+def total_variations(flow: KnownFlow, setting: WeightsSetting, time: float, seed: int) -> dict[str, float]:
+    """Return the total variation to the density of the weights, and of weights that need no recursion, at one time."""
+    theta, density, noise_seed = first_cloud(flow, setting.N, seed)
+    start = PointCloud(theta, density)
+    (cloud,) = clouds_at(flow.functional, start, setting.hyper(flow.beta), (time,), noise_seed)
+    log_p, kde = flow.log_density(cloud.theta, time), kernel_density(cloud.theta, setting.epsilon)
+    controls = static_controls(flow, cloud, density, log_p, kde)
+    silverman = rule_of_thumb(flow.p, setting.N, float(cloud.theta.var(0).mean()))
+    return {
+        "proximal": agreement(cloud.log_rho, log_p, kde)["tv"],
+        "kde_best": controls["kde_best"]["tv"],
+        "kde_silverman": agreement(kernel_density(cloud.theta, silverman), log_p, kde)["tv"],
+        "gibbs": controls["gibbs"]["tv"],
+    }
 
 
 def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Tensor, kde: Tensor) -> dict[str, Any]:

@@ -1,38 +1,25 @@
-"""Tables that compare the weights with the density, and a summary in words, both from the stored results."""
+"""Tables that compare the weights with the density, from the stored results."""
 
 from __future__ import annotations
 
-import textwrap
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxlearn.core.hyper import energy_share
+from proxlearn.compare.statistics import interval
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.density_weights import rule_of_thumb
-from proxlearn.verify.pieces import Piece
-from proxlearn.verify.plan import DIMENSIONS, FIGURES, make_flow
+from proxlearn.verify.plan import FIGURES, MULTIPLES, make_flow
 from proxlearn.verify.weights_limit import exponent, gaussian_exponents
-from proxlearn.views.tables import enumeration
 
 Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""
 ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
-LEAD = (
-    "The weights are close to a kernel density estimate of the particles, and the energy accounts for a share of "
-    "2/(2 + kappa) of the log-density."
-)
-"""First line of the summary that `answer` returns."""
-BETTER = 0.95
-"""Ratio of total variations below which the weights count as better than the best Γ1; the noise over the seeds does not
-explain such a ratio.
-"""
-PAPERS_KAPPA = 50.0
-"""The kappa of the experiment on WDBC, which is the smallest kappa of the paper's classification experiments."""
-
-
-CONTROLS = ("w = 0", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
-"""Headings of the columns with the controls of density_weights.py."""
+LEVEL = 0.05
+"""Probability that any of the intervals of a column of `confirmation_table` does not contain its value."""
+VARIANTS = ("proximal", "w = 0", "uniform first", "kde", "kde_best", "gibbs", "frozen", "uniform")
+HEADINGS = ("weights", "w = 0", "uniform first", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
 
 
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
@@ -78,26 +65,90 @@ def best_settings(rows: Rows, time: str, orientation: str = "consistent") -> Ite
         yield Best(p, N, kappa, arguments, result)
 
 
-def dimension_table(rows: Rows, time: str) -> str:
-    lines = [
-        [
-            "d",
-            "N",
-            "kappa",
-            "ε",
-            "weights",
-            *CONTROLS,
-            "slope",
-            "beyond",
-        ]
-    ]
-    for best in best_settings(rows, time):
-        variants = ("proximal", "w = 0", "kde", "kde_best", "gibbs", "frozen", "uniform")
-        numbers = [f"{best.tv(variant):.3f}" for variant in variants]
-        others = [f"{figure_of(best.result, 'proximal', figure):.2f}" for figure in ("slope", "beyond")]
+def dimension_table(rows: Rows, time: str, orientation: str = "consistent") -> str:
+    lines = [["d", "N", "kappa", "ε", *HEADINGS, "slope", "corr.", "corr. Γ1", "beyond"]]
+    for best in best_settings(rows, time, orientation):
+        numbers = [f"{best.tv(variant):.3f}" for variant in VARIANTS]
+        figures = ("slope", "corr", "corr_kde", "beyond")
+        others = [f"{figure_of(best.result, 'proximal', figure):.2f}" for figure in figures]
         lines.append(
             [str(best.p), str(best.N), f"{best.kappa:g}", f"{best.arguments['epsilon']:.2g}", *numbers, *others]
         )
+    return markdown_table(lines)
+
+
+def epsilon_table(rows: Rows, time: str, N: int = 300) -> str:
+    """Return a table of the total variation of the weights: a row per dimension and kappa, a column per epsilon."""
+    cells: dict[tuple[int, float], dict[float, str]] = {}
+    for arguments, result in rows:
+        kind, _, p = arguments["flow"].partition("-")
+        if kind == "ornstein_uhlenbeck" and arguments["N"] == N and arguments["orientation"] == "consistent":
+            multiple = arguments["epsilon"] / rule_of_thumb(int(p), N, 1.0)
+            nearest = min(MULTIPLES, key=lambda candidate: abs(math.log(candidate / multiple)))
+            row = cells.setdefault((int(p), kappa_of(arguments)), {})
+            row[nearest] = f"{figure_of(result[time], 'proximal', 'tv'):.3f}"
+    lines = [["d", "kappa", *(f"ε = {multiple:g}" for multiple in MULTIPLES)]]
+    for (dimension, kappa), row in sorted(cells.items()):
+        lines.append([str(dimension), f"{kappa:g}", *(row.get(multiple, "") for multiple in MULTIPLES)])
+    return markdown_table(lines)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The total variations per seed at the setting that was chosen for a dimension and N, on seeds of its own."""
+
+    p: int
+    N: int
+    arguments: Mapping[str, Any]
+    values: dict[str, list[float]]
+    family: int
+    """Number of simultaneous intervals, one per dimension and N."""
+
+    @property
+    def kappa(self) -> float:
+        return kappa_of(self.arguments)
+
+    @property
+    def multiple(self) -> float:
+        """The ratio of epsilon to Silverman's variance."""
+        return float(self.arguments["epsilon"]) / rule_of_thumb(self.p, self.N, 1.0)
+
+    def ratio(self, reference: str) -> tuple[float, float, float]:
+        """Return the geometric mean of the total variations divided by those of another estimate, and its interval.
+
+        The ratios are paired by seed. The interval is Student's for the mean of their logarithms, with Bonferroni's
+        correction for ``family`` intervals.
+        """
+        pairs = zip(self.values["proximal"], self.values[reference], strict=True)
+        ratios = interval([math.log(a / b) for a, b in pairs], confidence=1 - LEVEL / self.family)
+        half = ratios.student
+        return math.exp(ratios.mean), math.exp(ratios.mean - half), math.exp(ratios.mean + half)
+
+    def verdict(self, reference: str) -> str:
+        """Return whether the weights are "better" or "worse" than another estimate, or "" if it is not clear."""
+        _, low, high = self.ratio(reference)
+        return "better" if high < 1 else "worse" if low > 1 else ""
+
+
+def confirmations(rows: Rows) -> list[Confirmation]:
+    """Return the confirmation of every dimension and N, from the pieces of the part ``confirmation``."""
+    merged: dict[tuple[int, int], tuple[Mapping[str, Any], dict[str, list[float]]]] = {}
+    for arguments, result in rows:
+        key = (arguments["N"], int(arguments["flow"].partition("-")[2]))
+        _, values = merged.setdefault(key, (arguments, {}))
+        for name, numbers in result.items():
+            values.setdefault(name, []).extend(numbers)
+    return [Confirmation(p, N, *found, len(merged)) for (N, p), found in sorted(merged.items(), key=lambda e: e[0])]
+
+
+def confirmation_table(found: Sequence[Confirmation]) -> str:
+    references = {"kde_best": "best Γ1", "kde_silverman": "Silverman's Γ1", "gibbs": "Gibbs"}
+    lines = [["N", "d", "kappa", "ε", "weights", *references.values(), *(f"ratio: {n}" for n in references.values())]]
+    for one in found:
+        means = [sum(one.values[n]) / len(one.values[n]) for n in ("proximal", *references)]
+        ratios = [f"{r:.2f} ({low:.2f} to {high:.2f})" for r, low, high in map(one.ratio, references)]
+        setting = [str(one.N), str(one.p), f"{one.kappa:g}", f"{one.arguments['epsilon']:.2g}"]
+        lines.append([*setting, *(f"{value:.3f}" for value in means), *ratios])
     return markdown_table(lines)
 
 
@@ -159,22 +210,13 @@ def energy_table(ratios: Mapping[float, SlopeRatios]) -> str:
 
 
 def other_flows_table(rows: Rows) -> str:
-    lines = [
-        [
-            "flow",
-            "kappa",
-            "orientation",
-            "potential",
-            "rho",
-            *CONTROLS,
-        ]
-    ]
+    lines = [["flow", "kappa", "orientation", "potential", *HEADINGS, "slope", "corr."]]
     for arguments, result in rows:
         if arguments["flow"].startswith("ornstein"):
             continue
         time = f"{arguments['times'][0]:g}"
-        variants = ("proximal", "w = 0", "kde", "kde_best", "gibbs", "frozen", "uniform")
-        numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in variants]
+        numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in VARIANTS]
+        numbers += [f"{figure_of(result[time], 'proximal', figure):.2f}" for figure in ("slope", "corr")]
         potential = arguments["prox_potential"].replace("first_variation", "first")
         setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], potential]
         flow = arguments["flow"].removeprefix("quadratic_").removeprefix("one_parameter_").removesuffix("-1")
@@ -203,57 +245,3 @@ def dimension_curves(rows: Rows) -> dict[str, dict[int, float]]:
     }
     best = best_of_dimension(rows)
     return {label: {p: setting.tv(name) for p, setting in best.items()} for label, name in names.items()}
-
-
-def ratios(rows: Rows) -> dict[int, float]:
-    """Return, per dimension, the ratio of the smallest total variation of the weights to that of the best Γ1."""
-    return {p: setting.tv("proximal") / setting.tv("kde_best") for p, setting in best_of_dimension(rows).items()}
-
-
-def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | None:
-    """Return the summary in at most ten lines, or None if results of a dimension or of the double well are missing."""
-    best, by_dimension = best_of_dimension(rows), ratios(rows)
-    wells = [
-        result["proximal"][0]["tv"]
-        for piece, result in limits
-        if (piece.arguments["flow"], piece.arguments["kappa"]) == ("double_well", 1.0)
-    ]
-    if set(best) != set(DIMENSIONS) or not wells:
-        return None
-    better = [p for p, ratio in by_dimension.items() if ratio < BETTER]
-    gibbs = [p for p, setting in best.items() if setting.tv("gibbs") < setting.tv("proximal")]
-    low = [p for p, setting in best.items() if setting.kappa <= 1]
-    best_kappa = f"at most 1 in {_dimensions(low)}" if low else "always above 1"
-    advice = "Weights are an alternative in no dimension."
-    if better:
-        kappas = sorted({best[p].kappa for p in better})
-        multiples = sorted({float(f"{best[p].multiple:.2g}") for p in better})
-        advice = (
-            f"Weights are an alternative only in {_dimensions(better)}, with orientation=consistent, kappa = "
-            f"{_listed(kappas)} and epsilon = {_listed(multiples)} times Silverman's variance."
-        )
-    numbers = enumeration([f"{ratio:.2f}" for ratio in by_dimension.values()])
-    sentences = (
-        "Here kappa = beta epsilon / h, the estimate is Γ1 with variance epsilon, and the log-density is that of the "
-        f"particles (proof below); at the paper's kappa = {PAPERS_KAPPA:g} (WDBC), the share of the energy is "
-        f"{100 * energy_share(PAPERS_KAPPA):.1f} %.",
-        "The table below compares the total variation between weights and density with that of the best Γ1, which "
-        "needs no recursion (Ornstein-Uhlenbeck flow, N = 300, t = 0.5, best kappa and epsilon). The ratio is "
-        f"{numbers} in {_dimensions(DIMENSIONS)}, so the weights are better (below {BETTER:g}) in "
-        f"{_dimensions(better)}. exp(-beta V), which needs no neighbours, is better in {_dimensions(gibbs)}. The best "
-        f"kappa is {best_kappa}.",
-        "Away from equilibrium, the weights are not the density: in the double well (kappa = 1, t = 1/4), the total "
-        f"variation between the two is {wells[0]:.3f} for N -> infinity, contrary to Theorem 1.",
-        "Use weights=uniform to minimise a risk, and Γ1 with its own variance to estimate the density. " + advice,
-    )
-    return f"{LEAD}\n{textwrap.fill(' '.join(sentences), 119, break_long_words=False, break_on_hyphens=False)}"
-
-
-def _listed(values: Sequence[float]) -> str:
-    return enumeration([f"{value:.2g}" for value in values])
-
-
-def _dimensions(values: Sequence[int]) -> str:
-    if not values:
-        return "no dimension"
-    return f"dimension{'' if len(values) == 1 else 's'} {enumeration([str(value) for value in values])}"

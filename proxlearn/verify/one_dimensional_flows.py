@@ -4,9 +4,9 @@
   attract each other.
 - The double well has the potential V(theta) = (theta^2 - 1)^2 and beta = 2. The initial distribution N(0.4, 0.4^2)
   spreads into both wells.
-- The small network follows the paper's equation with the quadratic loss and a neuron with one parameter,
-  Phi(x, theta) = tanh(theta x). A confinement keeps the distribution on a bounded interval; without it, the risk is
-  bounded in theta, and no equilibrium exists.
+- The small network follows the gradient flow of the paper's F_beta, with the quadratic loss and a neuron with one
+  parameter, Phi(x, theta) = tanh(theta x). A confinement keeps the distribution on a bounded interval; without it, the
+  risk is bounded in theta, and no equilibrium exists.
 """
 
 from __future__ import annotations

@@ -20,7 +20,15 @@ from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.hyper import Hyper, energy_share
 from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.verify.density_weights import WeightsSetting, agreement, compare_weights, kernel_density
-from proxlearn.verify.finite_volumes import Grid, GridFlow, implicit_step, local_orders, spatial_errors, temporal_errors
+from proxlearn.verify.finite_volumes import (
+    Grid,
+    GridFlow,
+    implicit_step,
+    local_orders,
+    solve,
+    spatial_errors,
+    temporal_errors,
+)
 from proxlearn.verify.gaussian_flow import (
     GaussianFlow,
     OrnsteinUhlenbeck,
@@ -29,7 +37,7 @@ from proxlearn.verify.gaussian_flow import (
 )
 from proxlearn.verify.known_flow import BlindFunctional, generator
 from proxlearn.verify.law import distances, fit_order, wasserstein, weak_errors
-from proxlearn.verify.one_dimensional_flows import DoubleWell
+from proxlearn.verify.one_dimensional_flows import CONFINEMENT, SAMPLES, TARGETS, DoubleWell, OneParameterNetwork
 from proxlearn.verify.plan import CLOSED_FORM, ON_GRID, make_flow
 from proxlearn.verify.weights_limit import exponent, gaussian_exponents, limit_of_weights
 
@@ -71,6 +79,24 @@ def test_the_solver_has_order_2_in_space_and_1_in_time(name: str) -> None:
     assert isinstance(flow, GridFlow)
     assert min(local_orders(spatial_errors(flow, (100, 200), 50))) >= 1.9
     assert min(local_orders(temporal_errors(flow, 100, (100, 200)))) >= 0.9
+
+
+def test_the_printed_equation_is_the_gradient_flow_of_another_network() -> None:
+    flow = OneParameterNetwork()
+    grid = Grid(flow.low, flow.high, 200)
+    outputs, n = np.tanh(grid.centres[:, None] * SAMPLES), len(SAMPLES)
+
+    def variation(masses: np.ndarray, factor: float, targets: np.ndarray, confinement: float) -> np.ndarray:
+        V, U_p = -2 * outputs @ targets / n, outputs @ (masses @ outputs) / n
+        return np.asarray(V + factor * U_p + confinement / 2 * grid.centres**2)
+
+    start, twice = flow.initial_masses(grid), 2 * TARGETS
+    printed = solve(lambda m: variation(m, 1, TARGETS, CONFINEMENT), start, grid, flow.beta, 4.0, 400)[-1]
+    other = solve(lambda m: variation(m, 2, twice, 2 * CONFINEMENT), start, grid, flow.beta / 2, 2.0, 400)[-1]
+    gradient_flow = solve(lambda m: variation(m, 2, TARGETS, CONFINEMENT), start, grid, flow.beta, 4.0, 400)[-1]
+    np.testing.assert_allclose(printed, other, atol=1e-12)
+    np.testing.assert_allclose(gradient_flow, solve(flow.potential(grid.centres), start, grid, 20.0, 4.0, 400)[-1])
+    assert np.abs(printed - gradient_flow).sum() > 0.1
 
 
 def test_finite_volumes_agree_with_the_closed_form() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.verify import density_weights_tables as tables
 from proxlearn.verify import page, risk_experiment_page
 from proxlearn.verify import plan as plan_module
 from proxlearn.verify.law import fit_order
 from proxlearn.verify.pieces import rounded, stored
-from proxlearn.verify.plan import DIMENSIONS, plan
+from proxlearn.verify.plan import DIMENSIONS, ON_GRID, plan
 from proxlearn.verify.risk_experiment import PROBLEMS, STEPS, UPDATES, make_problem
 
 COMMITTED = Path(__file__).parents[2] / "outputs" / "verify"
@@ -87,10 +90,67 @@ def test_the_committed_experiment_page_is_made_of_the_committed_results(tmp_path
 def test_the_answer_has_at_most_ten_lines_and_a_number_per_dimension() -> None:
     text = (COMMITTED / "verify.md").read_text().split("\n\n")[1]
     assert len(text.splitlines()) <= 10
-    numbers = re.search(r"The ratio is ([\d., ]+ and [\d.]+) in dimensions ([\d, ]+ and \d+),", text.replace("\n", " "))
+    assert max(map(len, text.splitlines())) <= 119
+    sentence = r"other seeds\), is ([\d., ]+ and [\d.]+) in dimensions ([\d, ]+ and \d+)\."
+    numbers = re.search(sentence, " ".join(text.split()))
     assert numbers is not None
     assert len(re.split(", | and ", numbers[1])) == len(DIMENSIONS)
     assert re.split(", | and ", numbers[2]) == [str(p) for p in DIMENSIONS]
+
+
+def committed(part: str) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
+    rows = stored(plan(quick=False), COMMITTED / "results.jsonl")
+    return [(piece.arguments, result) for piece, result in rows if piece.part == part]
+
+
+def test_every_flow_has_all_three_measurements_and_every_control_is_on_the_page() -> None:
+    flows = {part: {a["flow"] for a, _ in committed(part)} for part in ("weak_order", "distance", "weights", "descent")}
+    assert all(found == {*page.CLOSED_FORM, *ON_GRID} for found in flows.values()), flows
+    text = (COMMITTED / "verify.md").read_text()
+    tables = [line for line in text.splitlines() if line.startswith("|") and "| w = 0" in line]
+    controls = ("uniform first", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform", "slope", "corr.")
+    assert len([line for line in tables if "frozen" in line]) == 3
+    for line in tables:
+        assert "frozen" not in line or all(f"| {name} " in line for name in controls), line
+
+
+def test_the_settings_were_chosen_with_other_seeds_than_those_that_test_them() -> None:
+    weights, tested = committed("weights"), committed("confirmation")
+    assert not {seed for a, _ in weights for seed in a["seeds"]} & {seed for a, _ in tested for seed in a["seeds"]}
+    chosen: dict[tuple[int, int], tables.Best] = {}
+    for best in tables.best_settings(weights, "0.5"):
+        key = (best.p, best.N)
+        if key not in chosen or best.tv("proximal") < chosen[key].tv("proximal"):
+            chosen[key] = best
+    found = tables.confirmations(tested)
+    assert {(one.p, one.N): one.arguments["epsilon"] for one in found} == {
+        key: best.arguments["epsilon"] for key, best in chosen.items()
+    }
+    assert {(one.p, one.N): one.kappa for one in found} == {key: best.kappa for key, best in chosen.items()}
+
+
+def test_a_dimension_counts_as_better_only_if_its_simultaneous_interval_is_below_one() -> None:
+    text = " ".join((COMMITTED / "verify.md").read_text().split("\n\n")[1].split())
+    claims = re.search(r"clearly better in (.*?) and clearly worse in (.*?); exp", text)
+    assert claims is not None
+    for words, verdict in zip(claims.groups(), ("better", "worse"), strict=True):
+        claimed = {int(p) for p in re.findall(r"\d+", words)}
+        found = [one for one in tables.confirmations(committed("confirmation")) if one.N == 300]
+        assert {one.p for one in found if one.verdict("kde_best") == verdict} == claimed
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.5, 2), min_size=3, max_size=8), st.integers(1, 20))
+def test_a_ratio_is_paired_and_its_interval_widens_with_the_family(values: list[float], family: int) -> None:
+    arguments = {"flow": "ornstein_uhlenbeck-2", "epsilon": 0.1, "h": 0.01}
+    numbers = {"proximal": [0.5 * v for v in values], "kde_best": values, "gibbs": values[::-1]}
+    one = tables.Confirmation(2, 300, arguments, numbers, family)
+    assert one.ratio("kde_best") == pytest.approx((0.5, 0.5, 0.5))
+    assert one.verdict("kde_best") == "better"
+    wider = tables.Confirmation(2, 300, arguments, numbers, family + 1).ratio("gibbs")
+    mean, low, high = one.ratio("gibbs")
+    assert mean == pytest.approx(wider[0])
+    assert wider[1] <= low <= mean <= high <= wider[2]
 
 
 def test_the_orders_of_the_committed_results_are_as_expected() -> None:
