@@ -110,7 +110,8 @@ def iterate(
 ) -> Iterator[tuple[PointCloud, Info | None]]:
     """Return an iterator that yields the cloud after each step and the diagnostics of the step.
 
-    The arguments are checked when this function is called, before the first step.
+    :doc:`/theory/recursion` derives a step. The arguments are checked when this function is called, before the first
+    step.
 
     Parameters
     ----------
@@ -199,6 +200,9 @@ def step(
     functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
     """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function; equal inputs give bit for bit equal results.
+
+    Equation :eq:`motion` in :doc:`/theory/recursion` moves the particles, and rounds of equation :eq:`round` compute
+    the weights, which minimise equation :eq:`objective`.
 
     Parameters
     ----------

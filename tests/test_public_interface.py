@@ -141,8 +141,30 @@ def test_public_methods_have_docstrings_that_name_their_arguments(name: str) -> 
         text = inspect.getdoc(getattr(cls, method) if not isinstance(value, property) else value)
         assert text, method
         function = getattr(value, "__func__", value)
-        for parameter in parameters_of(function) if inspect.isfunction(function) else ():
-            assert re.search(rf"\b{parameter}\b", text), (method, parameter)
+        if not inspect.isfunction(function):
+            continue
+        sections = dict(re.findall(r"^(\w+)\n-{4,}\n(.*?)(?=\n\n\w+\n-{4,}|\Z)", text, re.MULTILINE | re.DOTALL))
+        for parameter in parameters_of(function):
+            # A parameter with its type, or several whose description refers to another method.
+            assert re.search(rf"^[\w*, ]*\b{parameter}\b(.* : |[\w, ]*$)", sections["Parameters"], re.MULTILINE), (
+                method,
+                parameter,
+            )
+        if inspect.signature(function).return_annotation not in ("None", "NoReturn"):
+            assert {"Returns", "Yields"} & set(sections), method
+
+
+@pytest.mark.parametrize("name", ["Risk", "Energy", "Functional", "Hyper", "Info", "step", "Loss", "Neuron"])
+def test_names_with_mathematics_refer_to_equations_of_the_theory_pages(name: str) -> None:
+    value = getattr(pl, name, None) or getattr(pl.losses, name, None) or getattr(pl.neurons, name)
+    text = inspect.getdoc(value)
+    assert text
+    labels, pages = re.findall(r":eq:`([\w-]+)`", text), re.findall(r":doc:`/(theory/\w+)`", text)
+    assert labels
+    theory = "".join(
+        (Path(pl.__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in pages
+    )
+    assert [label for label in labels if f"$$ ({label})" not in theory] == []
 
 
 def test_the_api_pages_cover_every_public_name() -> None:

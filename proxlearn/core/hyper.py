@@ -88,6 +88,9 @@ class Hyperparameters(Generic[Number]):
 class Hyper(Hyperparameters[float]):
     """The hyperparameters of a step; the default options are those of the paper.
 
+    ``beta``, ``h`` and ``epsilon`` are the symbols of equations :eq:`motion` and :eq:`objective` in
+    :doc:`/theory/recursion`. :doc:`/theory/readings` explains the options whose default is "paper".
+
     Parameters
     ----------
     beta : float

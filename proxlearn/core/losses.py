@@ -30,7 +30,8 @@ __all__ = ["LOSSES", "CrossEntropy", "Huber", "Logistic", "Loss", "Quadratic", "
 class Loss(ABC):
     """A loss that is convex in the output f.
 
-    Subclasses define ``value``; ``derivative`` uses automatic differentiation unless it is overridden.
+    Subclasses define ``value``; ``derivative`` uses automatic differentiation unless it is overridden. The recursion
+    uses a loss through its derivative in equation :eq:`first-variation` in :doc:`/theory/mean_field`.
 
     Examples
     --------

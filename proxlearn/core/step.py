@@ -31,6 +31,8 @@ another order. The results of the revisions agree up to rounding in a single ste
 class Info:
     """The diagnostics of one proximal step; the more expensive ones are computed on demand.
 
+    They refer to equations :eq:`objective` and :eq:`round` in :doc:`/theory/recursion`.
+
     Examples
     --------
     >>> import proxlearn as pl

@@ -188,7 +188,7 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
         assert f.dtype == dtype
         assert f.shape == ((11,) if name in ("one output", "function") else (11, 3))
         torch.testing.assert_close(f, expected)
-        monkeypatch.setattr("proxlearn.core.functionals.risk.PREDICTED_OUTPUTS", 60)
+        monkeypatch.setattr("proxlearn.core.tasks.MOST_OUTPUTS", 60)
         torch.testing.assert_close(risk.predict(cloud, rows, estimate), expected)
         monkeypatch.undo()
     weights = pl.PointCloud.from_arrays(theta, rho / rho.sum())

@@ -24,6 +24,9 @@ TILE_PAIRS = 2**20
 class Energy(Functional):
     """An energy with a potential V(theta) and a symmetric interaction W(theta, theta').
 
+    F(rho) = sum_i rho_i V(theta_i) + sum_ij rho_i rho_j W(theta_i, theta_j); its first variation is V + 2 W rho. The
+    recursion minimises the free energy, equation :eq:`free-energy` in :doc:`/theory/mean_field`.
+
     Parameters
     ----------
     V : callable, optional

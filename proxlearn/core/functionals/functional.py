@@ -39,7 +39,8 @@ class Functional(ABC):
     """A functional F(rho) of a weighted cloud, to be minimised.
 
     Subclasses define ``value`` and ``blocks``. By default, ``potentials`` differentiates the value automatically; Risk
-    and Energy override it with closed forms.
+    and Energy override it with closed forms. The recursion minimises F plus the negative entropy divided by beta,
+    equation :eq:`free-energy` in :doc:`/theory/mean_field`.
 
     Examples
     --------

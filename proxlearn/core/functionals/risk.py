@@ -27,14 +27,12 @@ from proxlearn.printable_text import counted
 
 __all__ = ["Risk"]
 
-PREDICTED_OUTPUTS = 2**24
-"""Maximum number of outputs (particles x outputs x samples) that ``predict`` holds in memory."""
-
 
 class Risk(Functional):
     """The mean loss of the network whose hidden units are the particles, plus a confinement of the parameters.
 
-    F(rho) = (1/n) sum_m l(y_m, f_m) + <R, rho>, where f_m = sum_i rho_i Phi(x_m, theta_i) is the network's output.
+    F(rho) = (1/n) sum_m l(y_m, f_m) + <R, rho>, where f_m = sum_i rho_i Phi(x_m, theta_i) is the network's output:
+    equation :eq:`risk` in :doc:`/theory/mean_field`.
 
     Parameters
     ----------
@@ -133,14 +131,33 @@ class Risk(Functional):
         return risk
 
     def with_samples(self, samples: Samples, batch: bool = False) -> Self:
-        """Return the same risk for other ``samples``; ``batch`` has the same meaning as in ``from_samples``."""
+        """Return the same risk for other samples.
+
+        Parameters
+        ----------
+        samples, batch
+            As in ``from_samples``.
+
+        Returns
+        -------
+        Risk
+        """
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
     def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
-        """Return the same risk with another ``loss`` or ``confinement``; None keeps the current one."""
-        loss = self.loss if loss is None else loss
-        confinement = self.confinement if confinement is None else confinement
-        return self.from_samples(self.neuron, self.samples, loss, confinement, self.batch)
+        """Return the same risk with another loss or confinement; None keeps the current one.
+
+        Parameters
+        ----------
+        loss, confinement
+            As in the constructor, except that names are not accepted.
+
+        Returns
+        -------
+        Risk
+        """
+        parts = (self.loss if loss is None else loss, self.confinement if confinement is None else confinement)
+        return self.from_samples(self.neuron, self.samples, *parts, self.batch)
 
     def __repr__(self) -> str:
         n, n_x = self.samples.X.shape
@@ -184,7 +201,8 @@ class Risk(Functional):
         risk = self._in_precision_of(theta)
         response = respond(risk.neuron, theta, risk.samples)
         f = response.over_particles(rho[:, None])[:, 0]
-        return risk._with_confinement(theta, response.over_samples(risk.cotangent(f)[:, None])[:, 0])
+        mean = response.over_samples(risk._cotangent(f)[:, None])[:, 0]
+        return mean if risk.strengths is None else mean + risk.confining(theta)
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         response = respond(self.neuron, theta, self.samples)
@@ -232,9 +250,8 @@ class Risk(Functional):
         if self.loss.name == "quadratic":
             potentials = self._quadratic_potentials(response, rho, sums, hyper)
         else:
-            c = self.cotangent(sums[0])
-            w = response.over_samples(c[:, None])[:, 0]
-            potentials = Potentials(w, response.pull_back(c))
+            c = self._cotangent(sums[0])
+            potentials = Potentials(response.over_samples(c[:, None])[:, 0], response.pull_back(c))
         if self.strengths is None:
             return potentials
         w, gradient = potentials.w + self.confining(theta), potentials.gradient + self.strengths * theta
@@ -250,10 +267,9 @@ class Risk(Functional):
             gradient = response.pull_back(self._weighted((r - 2 * y) / n), rho, self._weighted(sums[1] / n))
         else:
             # The gradient of the first variation v + 2 U rho of F = F0 + <v, rho> + rho^T U rho.
-            gradient = response.pull_back(self.cotangent(r))
+            gradient = response.pull_back(self._cotangent(r))
         inner = response.over_samples(torch.stack((self._weighted(y), self._weighted(r)), dim=1))
-        inner_y, inner_r = inner.unbind(1)
-        v, u = inner_y * (-2 / n), inner_r / n
+        v, u = inner[:, 0] * (-2 / n), inner[:, 1] / n
         return Potentials(v + u if hyper.prox_potential == "paper" else v + 2 * u, gradient)
 
     @torch.no_grad()
@@ -299,14 +315,10 @@ class Risk(Functional):
         if rows.shape[1] != n_x:
             problem = f"X has {counted(rows.shape[1], 'column')}, but the risk has {counted(n_x, 'feature')}"
             raise InputError(problem, f"give an n x {n_x} matrix")
-        # The outputs of all particles are in memory for one block of rows at a time.
-        outputs = getattr(self.neuron, "classes", self.neuron.num_outputs)
-        size = max(1, PREDICTED_OUTPUTS // (len(cloud.theta) * outputs))
-        blocks = [estimates(self.neuron, cloud, block)[estimate] for block in torch.split(rows, size)]
-        f = torch.cat(blocks, dim=1)
+        f = estimates(self.neuron, cloud, rows)[estimate]
         return f[0] if len(f) == 1 else f.T.contiguous()
 
-    def cotangent(self, f: Tensor) -> Tensor:
+    def _cotangent(self, f: Tensor) -> Tensor:
         """Return c_m = s_m l'(y_m, f_m) / n as a flat tensor of the same length as the flat outputs f (n or C n)."""
         y = self.samples.y
         return self._weighted(self.loss.cotangent(f.view_as(y), y).reshape(-1))
@@ -317,12 +329,19 @@ class Risk(Functional):
         return values if weights is None else (values.view(-1, len(weights)) * weights).reshape(-1)
 
     def confining(self, theta: Tensor) -> Tensor:
-        """Return R(theta_i) for every particle of ``theta``, shape (N,)."""
+        """Return the confinement R(theta_i) of every particle.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Locations of the particles.
+
+        Returns
+        -------
+        Tensor, shape (N,)
+        """
         assert self.strengths is not None
         return theta.square() @ self.strengths / 2
-
-    def _with_confinement(self, theta: Tensor, w: Tensor) -> Tensor:
-        return w if self.strengths is None else w + self.confining(theta)
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
         for option in ("drift", "prox_potential"):

@@ -57,7 +57,8 @@ class Response(ABC):
 class Neuron(ABC):
     """One hidden unit as a function of its parameter vector.
 
-    Subclasses define ``name``, ``coordinates`` and ``outputs``, and also ``num_outputs`` if it is not 1.
+    The neuron is the function Phi of equation :eq:`network` in :doc:`/theory/mean_field`. Subclasses define ``name``,
+    ``coordinates`` and ``outputs``, and also ``num_outputs`` if it is not 1.
 
     Examples
     --------
