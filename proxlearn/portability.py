@@ -5,10 +5,12 @@ Features that an operating system may lack are looked up here, so that the packa
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +164,19 @@ class Fork:
 def usable_threads(threads: int) -> int:
     """Return ``threads``, or 1 in a forked process, where a multithreaded matrix product would hang."""
     return 1 if Fork.happened else threads
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit torch to one thread within the block, for operations whose bits depend on the number of threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

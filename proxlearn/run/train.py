@@ -39,7 +39,7 @@ from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import follow, make_shards
 from proxlearn.terminal.streams import notice
-from proxlearn.training.engine import choose_engine
+from proxlearn.training.engine import choose_engine, depends_on_threads
 from proxlearn.training.settings import Settings
 
 OLD_RUN_UNCHANGED = f"{SAME_COMMAND} starts again (the old run is unchanged)"
@@ -113,15 +113,13 @@ def _train(
         previous=previous.engine,
         ranks=world is not None,
     )
-    # The results of the compiled engines do not depend on the number of threads. In plain torch, the order of a sum
-    # does, so such a run keeps the number of threads with which it started.
-    kept = None if engine in ("fused", "sharded") else previous.threads
+    kept = previous.threads if depends_on_threads(engine, experiment.source) else None
     threads = kept or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
         warnings.append(
-            f"the run keeps threads={threads}, with which it started, because results of engine={engine} depend on the"
+            f"the run keeps threads={threads}, with which it started, because the results of plain torch depend on the"
             " number of threads"
         )
     if previous.engine == "fused" and engine == "sharded":

@@ -136,8 +136,24 @@ class PlainStep:
         self.functional = self.functional.with_samples(samples)
 
 
+def depends_on_threads(engine: str, functional: Functional) -> bool:
+    """Return whether the results of an engine may depend on the number of torch's threads.
+
+    In plain torch, the order of a sum can depend on it. The compiled engines use plain torch for neurons without
+    compiled passes and for energies.
+    """
+    if engine not in ("fused", "sharded"):
+        return True
+    from proxlearn.core.fused.drifts import has_fused_drift
+
+    return not has_fused_drift(functional)
+
+
 class CompiledStep:
-    """The step function of the fused and sharded engines, which adapts the number of threads to the load."""
+    """The step function of the fused and sharded engines, which adapts the number of threads to the load.
+
+    The number of torch's threads is not adapted if the results depend on it.
+    """
 
     def __init__(
         self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
@@ -152,18 +168,20 @@ class CompiledStep:
             self.fused_step = ShardedStep(functional, hyper, N, threads, shards)
         self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
         self._choice, self._set_threads = ThreadChoice(threads), set_threads
+        self._adapts_torch = not depends_on_threads("fused", functional)
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         choice, passes, start = self._choice, COMPILE_TIME.passes, time.perf_counter()
         before, torch_threads = choice.threads, torch.get_num_threads()
-        if before == 1 < torch_threads:
+        uses_fewer = before == 1 < torch_threads and self._adapts_torch
+        if uses_fewer:
             torch.set_num_threads(1)
         try:
             # The caller detects and reports a cloud that is no longer finite.
             with np.errstate(all="ignore"):
                 result = self.fused_step(cloud, noise, z0)
         finally:
-            if before == 1 < torch_threads:
+            if uses_fewer:
                 torch.set_num_threads(torch_threads)
         if COMPILE_TIME.passes == passes:
             choice.record(time.perf_counter() - start)

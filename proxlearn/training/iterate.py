@@ -42,7 +42,7 @@ def iterate(
     engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise. "sharded" is the
         engine of a cloud that is divided among processes, with ``shards``.
     threads : number of threads of the compiled functions; None for as many as torch uses. The results of the compiled
-        functions do not depend on it.
+        functions do not depend on it, but those of neurons without compiled functions can.
     fallback : precision to which the run switches permanently at the first non-finite cloud; if it is None, RunError is
         raised instead.
     on_switch : called with the non-finite cloud when the precision is switched.

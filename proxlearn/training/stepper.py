@@ -23,6 +23,7 @@ from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import ess_below, resample_systematic
 from proxlearn.errors import InputError, RunError
+from proxlearn.portability import one_thread
 from proxlearn.training.engine import CompilationReport, Step, fused_obstacle, make_step
 
 
@@ -82,11 +83,15 @@ class Stepper:
                 raise not_finite_error(after, self._remedy(after))
         if hyper.epsilon_quantile is not None:
             after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
-        if hyper.resample == "systematic" and ess_below(after, hyper.ess_threshold):
-            after = resample_systematic(
-                after, float(torch.rand((), generator=self.generator, device=self.generator.device))
-            )
+        if hyper.resample == "systematic":
+            with one_thread():
+                after = self._resample_if_poor(after)
         return after, info
+
+    def _resample_if_poor(self, cloud: PointCloud) -> PointCloud:
+        if not ess_below(cloud, self.hyper.ess_threshold):
+            return cloud
+        return resample_systematic(cloud, float(torch.rand((), generator=self.generator, device=self.generator.device)))
 
     def _prepare(self, cloud: PointCloud, rows: Tensor | None) -> Step:
         """Return the step function in the cloud's precision, for the samples in ``rows`` or, if None, for all samples.

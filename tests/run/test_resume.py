@@ -139,9 +139,10 @@ def test_a_run_resumed_with_another_number_of_threads_has_the_bits_of_an_uninter
     assert (part / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 
-def test_a_run_of_the_plain_engine_keeps_its_threads_and_says_so(tmp_path, capfd):
-    run(small(steps=3, threads=1, compile="off"), tmp_path)
-    run(small(steps=6, threads=2, compile="off"), tmp_path)
+@pytest.mark.parametrize("settings", [{"compile": "off"}, {"activation": "relu"}], ids=["eager", "relu"])
+def test_a_run_in_plain_torch_keeps_its_threads_and_says_so(settings, tmp_path, capfd):
+    run(small(steps=3, threads=1, **settings), tmp_path)
+    run(small(steps=6, threads=2, **settings), tmp_path)
     assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
     assert "the run keeps threads=1, with which it started" in capfd.readouterr().err
 

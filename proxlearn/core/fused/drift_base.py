@@ -12,6 +12,7 @@ from torch import Tensor
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
+from proxlearn.portability import one_thread
 
 
 class FusedDrift(ABC):
@@ -67,7 +68,10 @@ class FusedDrift(ABC):
         y = self.risk.samples.y.numpy()
         if self.hyper.drift == "paper":
             return self._weighted((r - 2 * y) / y.shape[-1]), self._weighted(s / y.shape[-1])
-        c = self.risk.loss.cotangent(torch.from_numpy(r), self.risk.samples.y).numpy()
+        # With several threads, torch.softmax and torch.sigmoid round the numbers at the ends of the threads' parts
+        # differently.
+        with one_thread():
+            c = self.risk.loss.cotangent(torch.from_numpy(r), self.risk.samples.y).numpy()
         return self._weighted(c), np.zeros_like(s)
 
     def _weighted(self, values: np.ndarray) -> np.ndarray:
@@ -106,11 +110,8 @@ def product(A: Tensor, B: Tensor, out: Tensor | None = None) -> Tensor:
     threads = torch.get_num_threads()
     if threads == 1 or _same_bits(_layout(A), _layout(B), A.dtype, threads):
         return torch.mm(A, B, out=out)
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return torch.mm(A, B, out=out)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def row_products(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -138,11 +139,8 @@ def _same_bits(left: Layout, right: Layout, dtype: torch.dtype, threads: int) ->
 
     A, B = factor(*left), factor(*right)
     together = torch.mm(A, B)
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return torch.equal(torch.mm(A, B), together)
-    finally:
-        torch.set_num_threads(threads)
 
 
 @lru_cache(maxsize=2)

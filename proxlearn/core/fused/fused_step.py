@@ -45,6 +45,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
 from proxlearn.memory import free_memory
+from proxlearn.portability import one_thread
 
 MOST_DENSE = 8192
 """Number of particles above which the kernel consists of tiles or uses a neighbour list, instead of one N x N matrix.
@@ -101,7 +102,9 @@ class FusedStep:
         theta, w = self.drift(cloud.theta, rho, noise)
         hyper = self.hyper
         if hyper.weights != "proximal":
-            log_rho, solution = UPDATES[hyper.weights](cloud, theta, torch.from_numpy(w), hyper, z0)
+            # The bits of a sum over more than 2^15 numbers depend on the number of torch's threads.
+            with one_thread():
+                log_rho, solution = UPDATES[hyper.weights](cloud, theta, torch.from_numpy(w), hyper, z0)
             info = None if solution is None else Info(cloud, theta, hyper, torch.from_numpy(w), solution)
             return PointCloud(theta, log_rho, cloud.step + 1), info
         if hyper.kernel != "auto":
