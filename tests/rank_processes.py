@@ -87,3 +87,23 @@ def start_ranks(
         process.start()
         processes.append(process)
     return Ranks(processes, outputs)
+
+
+def start_command(
+    folder: Path,
+    size: int,
+    *args: str,
+    own: dict[int, tuple[str, ...]] | None = None,
+    timeout: str = "60",
+    plots: bool = False,
+) -> Ranks:
+    """Start `proxlearn ARGS` on ranks; ``own`` adds arguments of single ranks. Plots take seconds to draw."""
+    environment, work = {"PROXLEARN_RANK_TIMEOUT": timeout}, run_command if plots else run_without_plots
+    return start_ranks(folder, size, work, lambda rank: (*args, *(own or {}).get(rank, ())), environment)
+
+
+def run_without_plots(*args: str) -> int:
+    from proxlearn.views.run import run_views
+
+    run_views.render_run = lambda folder: []
+    return run_command(*args)

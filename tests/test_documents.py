@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import runpy
 from pathlib import Path
 
 import pandas as pd
@@ -226,3 +227,12 @@ def test_kappa_of_the_papers_runs_and_the_threshold_of_the_notice_are_as_documen
     assert span in text
     assert f"If kappa is above {BLIND_KAPPA:g}" in text
     assert energy_share(BLIND_KAPPA) == pytest.approx(0.1)
+
+
+def test_the_page_on_ranks_is_what_its_script_writes_and_the_formula_is_what_was_counted() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "ranks_page.py"))
+    assert script["PAGE"].read_text() == script["page"]()
+    for row in script["rows_of"](script["MEASURED"]):
+        if row["bytes_per_step"]:
+            sweeps = float(row["rounds_per_step"]) + 1
+            assert float(row["bytes_per_step"]) == pytest.approx(script["bytes_per_step"](2, sweeps), rel=0.02)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rank_processes import free_port, start_ranks
 
+from proxlearn.config.schema import TrainConfig
 from proxlearn.core import sharding
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
@@ -18,8 +23,21 @@ from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.random_numbers import fill_normal
 from proxlearn.core.fused.sharded_step import ShardedStep
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.sharding import LEAST_ROWS, MOST_BLOCKS, Lone, Shards, add_in_place, shard_blocks, undivided
-from tests.conftest import paper_cloud, randomness
+from proxlearn.core.sharding import (
+    LEAST_ROWS,
+    MOST_BLOCKS,
+    Exchange,
+    Lone,
+    Shards,
+    add_in_place,
+    shard_blocks,
+    undivided,
+)
+from proxlearn.distributed.rank_environment import Launch
+from proxlearn.distributed.world import World
+from proxlearn.run.experiment import build_experiment, first_checkpoint
+from proxlearn.training.iterate import iterate
+from tests.conftest import config_of, paper_cloud, randomness
 
 
 class Threads:
@@ -144,3 +162,59 @@ def test_a_divided_step_agrees_with_the_undivided_one_to_rounding(standardised: 
     for divided in Threads(3).run(work):
         torch.testing.assert_close(divided.theta, after.theta, rtol=0, atol=1e-12)
         torch.testing.assert_close(divided.log_rho, after.log_rho, rtol=0, atol=1e-10)
+
+
+SELECTED = ("beta=1e4", "h=0.1", "epsilon=0.5", "init_scale=1.0")
+"""What the selection of recipe=tuned would choose, which is not tested here."""
+
+
+def digests(exchange: Exchange, configs: dict[str, TrainConfig]) -> str:
+    """Return the checksums of the last clouds of some runs."""
+    lines = []
+    for name, config in configs.items():
+        experiment = build_experiment(config)
+        checkpoint, generator = first_checkpoint(experiment), torch.Generator()
+        generator.set_state(checkpoint.generator)
+        cloud, shards = checkpoint.cloud, Shards(config.N, exchange)
+        options = {"until": experiment.steps, "engine": "sharded", "threads": 1, "shards": shards}
+        for after, _ in iterate(experiment.source, cloud, experiment.hyper, generator=generator, **options):
+            cloud = after
+        sha256 = hashlib.sha256(cloud.theta.numpy().tobytes() + cloud.log_rho.numpy().tobytes()).hexdigest()
+        lines.append(f"{name} {sha256}")
+    return "\n".join(lines)
+
+
+def write_digests(rank: int, ports: dict[int, int], configs: dict[str, TrainConfig], folder: Path) -> int:
+    """Write the checksums of every world that this rank belongs to; the worlds use the same processes in turn."""
+    for size, port in ports.items():
+        if rank < size:
+            world = World(Launch(rank, size, "127.0.0.1", port), 300)
+            (folder / f"{rank}-of-{size}").write_text(digests(world, configs))
+            dist.destroy_process_group()
+    return 0
+
+
+def check_same_bits(tmp_path: Path, steps: int) -> None:
+    configs = {}
+    for dataset in ("wdbc", "banana", "diabetes", "twonorm", "shd", "sine"):
+        for recipe, selected in (("paper", ()), ("tuned", SELECTED)):
+            for dtype in ("float32", "float64"):
+                words = (f"dataset={dataset}", f"recipe={recipe}", f"device.dtype={dtype}", "N=64", f"steps={steps}")
+                configs[f"{dataset} {recipe} {dtype}"] = config_of(*words, *selected)
+    # First, so that the passes are compiled once, and not by three processes at the same time.
+    alone = digests(Lone(), configs)
+    ports = {2: free_port(), 3: free_port()}
+    ranks = start_ranks(tmp_path, 3, write_digests, lambda rank: (rank, ports, configs, tmp_path))
+    assert ranks.wait(600) == [0] * 3, ranks.outputs[0].read_text()
+    for size in ports:
+        for rank in range(size):
+            assert (tmp_path / f"{rank}-of-{size}").read_text() == alone
+
+
+def test_one_two_and_three_ranks_have_the_same_bits(paper_files: Path, tmp_path: Path) -> None:
+    check_same_bits(tmp_path, 10)
+
+
+@pytest.mark.slow
+def test_one_two_and_three_ranks_have_the_same_bits_after_100_steps(paper_files: Path, tmp_path: Path) -> None:
+    check_same_bits(tmp_path, 100)

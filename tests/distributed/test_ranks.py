@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -16,98 +14,18 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-from rank_processes import Ranks, free_port, run_command, start_ranks
+from rank_processes import Ranks, free_port, run_command, start_command, start_ranks
 from small_runs import status
 
 import proxlearn
-from proxlearn.config.schema import TrainConfig
-from proxlearn.core.sharding import Exchange, Lone, Shards
 from proxlearn.distributed.rank_environment import Launch, find_launch
-from proxlearn.distributed.world import CONTINUES, World
+from proxlearn.distributed.world import CONTINUES
 from proxlearn.errors import InputError
 from proxlearn.run.checkpoint import load, newest_valid
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, list_shards
-from proxlearn.run.experiment import build_experiment, first_checkpoint
-from proxlearn.training.iterate import iterate
-from tests.conftest import config_of
 
 SMALL = ("dataset=sine", "N=64", "dataset.points=10", "threads=1", "checkpoint_every=4")
 STEPS = 60
-SELECTED = ("beta=1e4", "h=0.1", "epsilon=0.5", "init_scale=1.0")
-"""What the selection of recipe=tuned would choose, which is not tested here."""
-
-
-def digests(exchange: Exchange, configs: dict[str, TrainConfig]) -> str:
-    """Return the checksums of the last clouds of some runs."""
-    lines = []
-    for name, config in configs.items():
-        experiment = build_experiment(config)
-        checkpoint, generator = first_checkpoint(experiment), torch.Generator()
-        generator.set_state(checkpoint.generator)
-        cloud, shards = checkpoint.cloud, Shards(config.N, exchange)
-        options = {"until": experiment.steps, "engine": "sharded", "threads": 1, "shards": shards}
-        for after, _ in iterate(experiment.source, cloud, experiment.hyper, generator=generator, **options):
-            cloud = after
-        sha256 = hashlib.sha256(cloud.theta.numpy().tobytes() + cloud.log_rho.numpy().tobytes()).hexdigest()
-        lines.append(f"{name} {sha256}")
-    return "\n".join(lines)
-
-
-def write_digests(rank: int, ports: dict[int, int], configs: dict[str, TrainConfig], folder: Path) -> int:
-    """Write the checksums of every world that this rank belongs to; the worlds use the same processes in turn."""
-    for size, port in ports.items():
-        if rank < size:
-            world = World(Launch(rank, size, "127.0.0.1", port), 300)
-            (folder / f"{rank}-of-{size}").write_text(digests(world, configs))
-            dist.destroy_process_group()
-    return 0
-
-
-def check_same_bits(tmp_path: Path, steps: int) -> None:
-    configs = {}
-    for dataset in ("wdbc", "banana", "diabetes", "twonorm", "shd", "sine"):
-        for recipe, selected in (("paper", ()), ("tuned", SELECTED)):
-            for dtype in ("float32", "float64"):
-                words = (f"dataset={dataset}", f"recipe={recipe}", f"device.dtype={dtype}", "N=64", f"steps={steps}")
-                configs[f"{dataset} {recipe} {dtype}"] = config_of(*words, *selected)
-    # First, so that the passes are compiled once, and not by three processes at the same time.
-    alone = digests(Lone(), configs)
-    ports = {2: free_port(), 3: free_port()}
-    ranks = start_ranks(tmp_path, 3, write_digests, lambda rank: (rank, ports, configs, tmp_path))
-    assert ranks.wait(600) == [0] * 3, ranks.outputs[0].read_text()
-    for size in ports:
-        for rank in range(size):
-            assert (tmp_path / f"{rank}-of-{size}").read_text() == alone
-
-
-def test_one_two_and_three_ranks_have_the_same_bits(paper_files: Path, tmp_path: Path) -> None:
-    check_same_bits(tmp_path, 10)
-
-
-@pytest.mark.slow
-def test_one_two_and_three_ranks_have_the_same_bits_after_100_steps(paper_files: Path, tmp_path: Path) -> None:
-    check_same_bits(tmp_path, 100)
-
-
-def start_command(
-    folder: Path,
-    size: int,
-    *args: str,
-    own: dict[int, tuple[str, ...]] | None = None,
-    timeout: str = "60",
-    plots: bool = False,
-) -> Ranks:
-    """Start `proxlearn ARGS` on ranks; ``own`` adds arguments of single ranks. Plots take seconds to draw."""
-    environment, work = {"PROXLEARN_RANK_TIMEOUT": timeout}, run_command if plots else run_without_plots
-    return start_ranks(folder, size, work, lambda rank: (*args, *(own or {}).get(rank, ())), environment)
-
-
-def run_without_plots(*args: str) -> int:
-    from proxlearn.views.run import run_views
-
-    run_views.render_run = lambda folder: []
-    return run_command(*args)
 
 
 def train_on(tmp_path: Path, size: int, run: str, *args: str) -> Path:
@@ -414,15 +332,3 @@ def test_a_damaged_part_makes_its_checkpoint_invalid_and_unused_parts_are_delete
         == 12
     )
     assert not any(step == 5 for step, _ in list_shards(checkpoints))
-
-
-PAGE_SCRIPT = Path(__file__).parents[2] / "scripts" / "ranks_page.py"
-
-
-def test_the_page_is_what_the_script_writes_and_the_formula_is_what_was_counted() -> None:
-    script = runpy.run_path(str(PAGE_SCRIPT))
-    assert script["PAGE"].read_text() == script["page"]()
-    for row in script["rows_of"](script["MEASURED"]):
-        if row["bytes_per_step"]:
-            sweeps = float(row["rounds_per_step"]) + 1
-            assert float(row["bytes_per_step"]) == pytest.approx(script["bytes_per_step"](2, sweeps), rel=0.02)

@@ -21,7 +21,7 @@ from proxlearn.cli import main
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import LoggerConfig, TrainConfig, build
-from proxlearn.errors import InputError, RunError
+from proxlearn.errors import InputError
 from proxlearn.loggers import logger as logger_module
 from proxlearn.run.config_validation import validate_config
 from proxlearn.run.logger_session import log_session_end
@@ -259,13 +259,6 @@ def test_wrong_words_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_store_that_cannot_be_used_is_said_before_the_first_step(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    config = small(logger=LoggerConfig("mlflow", "file", None), **LENGTH)
-    with pytest.raises(RunError, match=r"MLflow at file cannot be used: .*logger=csv"):
-        run(config, tmp_path / "run")
 
 
 def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(

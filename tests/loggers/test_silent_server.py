@@ -1,4 +1,4 @@
-"""A server that accepts connections but never answers delays a run only by seconds."""
+"""A store that cannot be used ends a run at once, and a server that never answers delays a run only by seconds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from small_runs import run, small
 
 from proxlearn.config.schema import LoggerConfig
+from proxlearn.errors import RunError
 from proxlearn.loggers.logger import LOGGER_KINDS
 from proxlearn.run.logger_session import log_session_end
 from proxlearn.run.signals import StopRequest
@@ -64,3 +65,13 @@ def test_requests_have_a_short_time_out_unless_the_user_sets_one() -> None:
     names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
     seconds, retries = (int(LOGGER_KINDS["mlflow"].environment[name]) for name in names)
     assert seconds * (1 + retries) <= 20
+
+
+def test_a_store_that_cannot_be_used_is_said_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no folder")
+    config = small(logger=LoggerConfig("mlflow", "file", None), **LENGTH)
+    with pytest.raises(RunError, match=r"MLflow at file cannot be used: .*logger=csv"):
+        run(config, tmp_path / "run")
