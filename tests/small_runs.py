@@ -34,7 +34,7 @@ PRELOAD = (
     *("tests.small_runs", "small_runs", "hypothesis", "optuna", "pytest", "sklearn.datasets"),
     *("sklearn.calibration", "sklearn.ensemble", "sklearn.linear_model", "sklearn.svm"),
     *("proxlearn.cli", "proxlearn.commands.train", "proxlearn.run.train", "proxlearn.views.run.run_views"),
-    *("proxlearn.baselines.recursion", "proxlearn.compare.measure", "proxlearn.verify.plan"),
+    *("proxlearn.baselines.proxlearn_networks", "proxlearn.compare.measure", "proxlearn.verify.plan"),
     *("proxlearn.sweeps.search", "proxlearn.sweeps.sweep"),
     *("proxlearn.core.fused.fused_step", "proxlearn.core.fused.sharded_step", "proxlearn.paper.repeated_fits"),
 )

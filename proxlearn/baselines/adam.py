@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.baselines.recursion import cloud_predictor, make_problem, network_settings
+from proxlearn.baselines.proxlearn_networks import cloud_predictor, make_problem, network_settings
 from proxlearn.baselines.registry import FittedMethod, Preset, Request
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk

@@ -74,20 +74,24 @@ OURS = "proxlearn"
 """Name of the method with which all others are compared."""
 
 _ALL = (
-    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.recursion:proximal", revision=4),
+    Method(
+        OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.proxlearn_networks:proximal", revision=4
+    ),
     Method(
         "uniform",
         "noisy gradient descent (uniform weights)",
         "network",
-        "proxlearn.baselines.recursion:uniform",
+        "proxlearn.baselines.proxlearn_networks:uniform",
         revision=4,
     ),
-    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.recursion:fisher_rao", revision=4),
+    Method(
+        "fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.proxlearn_networks:fisher_rao", revision=4
+    ),
     Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit", revision=2),
     Method("jko_icnn", "JKO-ICNN", "sampler", "proxlearn.baselines.jko_icnn:fit"),
     Method("swgf", "SWGF + RealNVP", "sampler", "proxlearn.baselines.swgf:fit"),
     Method("svgd", "SVGD", "sampler", "proxlearn.baselines.svgd:fit"),
-    Method("langevin", "unadjusted Langevin", "sampler", "proxlearn.baselines.langevin:fit"),
+    Method("langevin", "unadjusted Langevin", "sampler", "proxlearn.baselines.langevin_sampler:fit"),
     Method("majority", "majority class", "reference", "proxlearn.baselines.reference_classifiers:majority"),
     Method("logistic", "logistic regression", "reference", "proxlearn.baselines.reference_classifiers:logistic"),
     Method("svm", "RBF-SVM", "reference", "proxlearn.baselines.reference_classifiers:svm"),

@@ -4,8 +4,8 @@
 
 b = (median distance)^2 / log N is computed at every iteration. Adam moves the particles with a learning rate that
 decreases linearly to zero; a suitable fixed step size would depend on N, because the mean of the kernel decreases with
-N. As in langevin.py, v are coordinates in which the inverse Hessian of V at the mode is the identity. There are no
-published settings for these data, so the presets were chosen for this package. The samples are the final particles,
+N. As in langevin_sampler.py, v are coordinates in which the inverse Hessian of V at the mode is the identity. There are
+no published settings for these data, so the presets were chosen for this package. The samples are the final particles,
 which are fewer than the 4096 samples of the other samplers.
 """
 

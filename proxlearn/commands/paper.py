@@ -104,8 +104,8 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
     # torch, pandas and matplotlib are imported only after the arguments are validated.
     from proxlearn.jobs.launcher_setup import available_cores
     from proxlearn.paper.archive import Archive
+    from proxlearn.paper.archive_packing import pack_new_runs
     from proxlearn.paper.builders import build, target_entries
-    from proxlearn.paper.packing import pack_new_runs
     from proxlearn.paper.training_runs import make_runs
 
     archive = Archive(into or Path("outputs/paper-quick" if quick else "outputs/paper"))

@@ -59,13 +59,13 @@ def main(args: list[str]) -> int:
     folder = absolute_folder(options.output or ("outputs/verify-quick" if options.quick else "outputs/verify"))
     # torch and the flows are imported only after the arguments are validated.
     from proxlearn.jobs.launcher_setup import available_cores
-    from proxlearn.verify import page, risk_experiment_page
+    from proxlearn.verify import page, weights_experiment_page
     from proxlearn.verify.pieces import compute
     from proxlearn.verify.plan import plan
-    from proxlearn.verify.risk_experiment import banana_table
+    from proxlearn.verify.weights_experiment import banana_table
 
     is_experiment = options.experiment is not None
-    pieces = risk_experiment_page.pieces() if is_experiment else plan(options.quick)
+    pieces = weights_experiment_page.pieces() if is_experiment else plan(options.quick)
     results = folder / ("experiment.jsonl" if is_experiment else "results.jsonl")
     code = 0
     if not options.page:
@@ -76,7 +76,7 @@ def main(args: list[str]) -> int:
         if code > 128:
             notice("stopped; the same command computes the missing results")
             return code
-    write = risk_experiment_page.write if is_experiment else page.write
+    write = weights_experiment_page.write if is_experiment else page.write
     paths: list[Path] = write(pieces, results, folder)
     if not paths:
         notice(f"there are no results in {folder} yet; leave out --page to compute them")

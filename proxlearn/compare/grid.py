@@ -20,7 +20,7 @@ JOBS_FOLDER = ".proxlearn-jobs"
 """Name of a subfolder that the output folder contains only while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
-    "proxlearn.baselines.recursion",
+    "proxlearn.baselines.proxlearn_networks",
     "proxlearn.core.fused.fused_step",
     "sklearn.calibration",
     "sklearn.ensemble",

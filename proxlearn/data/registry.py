@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 LOADERS = {
     "wdbc": "proxlearn.data.wdbc",
     "banana": "proxlearn.data.banana",
-    "diabetes": "proxlearn.data.diabetes",
+    "diabetes": "proxlearn.data.pima_diabetes",
     "twonorm": "proxlearn.data.twonorm",
     "shd": "proxlearn.data.shd",
     "digits": "proxlearn.data.digits",

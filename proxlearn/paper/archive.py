@@ -1,6 +1,6 @@
 """The archive of the paper's runs, from which the tables and figures are built.
 
-archive_files.py describes the files of the archive, and packing.py copies runs from their run folders to the archive.
+archive_files.py describes the files of the archive; archive_packing.py copies finished runs into the archive.
 """
 
 from __future__ import annotations

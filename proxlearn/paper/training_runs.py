@@ -23,7 +23,7 @@ from proxlearn.jobs.job import Job, JobStopped
 from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.runner import run_jobs
 from proxlearn.paper.archive import Archive
-from proxlearn.paper.packing import pack_runs
+from proxlearn.paper.archive_packing import pack_runs
 from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlanEntry, PlannedRun
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.config_validation import validate_config

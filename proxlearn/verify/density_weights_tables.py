@@ -10,8 +10,8 @@ from typing import Any
 from proxlearn.compare.statistics import interval
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.density_weights import rule_of_thumb
+from proxlearn.verify.many_particle_limit import exponent, gaussian_exponents
 from proxlearn.verify.plan import FIGURES, MULTIPLES, make_flow
-from proxlearn.verify.weights_limit import exponent, gaussian_exponents
 
 Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""

@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.compare.statistics import interval
 from proxlearn.core.hyper import energy_share
 from proxlearn.paper.result_table import markdown_table
-from proxlearn.verify import one_dimensional_flows, weights_limit
+from proxlearn.verify import many_particle_limit, one_dimensional_flows
 from proxlearn.verify.density_weights_tables import (
     Rows,
     confirmation_table,
@@ -23,9 +23,9 @@ from proxlearn.verify.density_weights_tables import (
     slope_ratios,
 )
 from proxlearn.verify.law import Order, fit_order
+from proxlearn.verify.many_particle_limit import exponent
 from proxlearn.verify.pieces import Piece, stored, write_page
 from proxlearn.verify.plan import CLOSED_FORM, DIMENSIONS, make_flow
-from proxlearn.verify.weights_limit import exponent
 from proxlearn.views.tables import enumeration
 from proxlearn.views.verify_plots import draw_law, draw_weights
 
@@ -82,9 +82,9 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     sections += ["## The finite-volume solver", volumes_table(_part(rows, "finite_volumes")), VOLUMES_NOTES]
     descent = descent_table(_part(rows, "descent"))
     sections += ["## The free energy and the proximal objective", descent, DESCENT_NOTES] if descent else []
-    # The docstring of weights_limit is the proof; its first line is the heading.
+    # The docstring of many_particle_limit is the proof; its first line is the heading.
     sections += ["## The flows", FLOWS, (one_dimensional_flows.__doc__ or "").partition("\n\n")[2].strip()]
-    heading, _, proof = (weights_limit.__doc__ or "").partition("\n")
+    heading, _, proof = (many_particle_limit.__doc__ or "").partition("\n")
     sections += [f"## {heading.rstrip('.')}", proof.strip("\n"), END]
     paths = [write_page(folder / "verify.md", TITLE, "\n\n".join(text.rstrip() for text in sections) + "\n")]
     measured = {kappa: (found.without_energy, found.paper) for kappa, found in ratios.items()}

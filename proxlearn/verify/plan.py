@@ -18,9 +18,9 @@ from proxlearn.verify.density_weights import WeightsSetting, compare_weights, ru
 from proxlearn.verify.finite_volumes import Grid, GridFlow, local_orders, spatial_errors, temporal_errors
 from proxlearn.verify.gaussian_flow import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid, QuadraticInteraction
 from proxlearn.verify.known_flow import KnownFlow, generator
+from proxlearn.verify.many_particle_limit import limit_of_weights
 from proxlearn.verify.one_dimensional_flows import Aggregation, DoubleWell, OneParameterNetwork
 from proxlearn.verify.pieces import Piece, rounded
-from proxlearn.verify.weights_limit import limit_of_weights
 
 DIMENSIONS = (1, 2, 5, 10, 32)
 CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(

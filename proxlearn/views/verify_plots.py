@@ -1,4 +1,4 @@
-"""Plots of `proxlearn verify`: orders of convergence, the relation of weights and density, and the risk experiment."""
+"""Plots of `proxlearn verify`: orders of convergence, the relation of weights and density, and the weights experiment."""
 
 from __future__ import annotations
 

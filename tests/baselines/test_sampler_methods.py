@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from torch import Tensor
 
-from proxlearn.baselines.langevin import LangevinSettings, flow
+from proxlearn.baselines.langevin_sampler import LangevinSettings, flow
 from proxlearn.baselines.sampler import clip_rows
 from proxlearn.baselines.svgd import SvgdSettings, velocity
 from proxlearn.baselines.svgd import flow as svgd_flow

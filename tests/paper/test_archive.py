@@ -17,7 +17,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.errors import InputError
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.archive_files import PackedRun, TextTable, read_packed_runs, write_packed_runs
-from proxlearn.paper.packing import pack_run, pack_runs
+from proxlearn.paper.archive_packing import pack_run, pack_runs
 from proxlearn.paper.run_plan import PlannedRun, plan_entry
 from proxlearn.paper.training_runs import planned_config, train_run
 from proxlearn.predict.model import load_model

@@ -23,8 +23,8 @@ from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.paper import published, tuned_page
 from proxlearn.paper import weight_updates_page as weights_page
 from proxlearn.paper.archive import Archive
+from proxlearn.paper.archive_packing import pack_runs
 from proxlearn.paper.losses_page import LOSSES
-from proxlearn.paper.packing import pack_runs
 from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult
 from proxlearn.paper.run_plan import PLAN, PlanEntry, PlannedRun, plan_entry
 from proxlearn.paper.training_runs import is_finished, make_runs, planned_config, starting_runs, train_run

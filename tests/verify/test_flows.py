@@ -37,9 +37,9 @@ from proxlearn.verify.gaussian_flow import (
 )
 from proxlearn.verify.known_flow import BlindFunctional, generator
 from proxlearn.verify.law import distances, fit_order, wasserstein, weak_errors
+from proxlearn.verify.many_particle_limit import exponent, gaussian_exponents, limit_of_weights
 from proxlearn.verify.one_dimensional_flows import CONFINEMENT, SAMPLES, TARGETS, DoubleWell, OneParameterNetwork
 from proxlearn.verify.plan import CLOSED_FORM, ON_GRID, make_flow
-from proxlearn.verify.weights_limit import exponent, gaussian_exponents, limit_of_weights
 
 potentials = st.lists(st.floats(-50, 50), min_size=3, max_size=30)
 

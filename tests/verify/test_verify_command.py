@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from proxlearn.cli import main
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.verify import density_weights_tables as tables
-from proxlearn.verify import page, risk_experiment_page
+from proxlearn.verify import page, weights_experiment_page
 from proxlearn.verify import plan as plan_module
 from proxlearn.verify.law import fit_order
 from proxlearn.verify.pieces import rounded, stored
 from proxlearn.verify.plan import DIMENSIONS, ON_GRID, plan
-from proxlearn.verify.risk_experiment import PROBLEMS, STEPS, UPDATES, make_problem
+from proxlearn.verify.weights_experiment import PROBLEMS, STEPS, UPDATES, make_problem
 
 COMMITTED = Path(__file__).parents[2] / "outputs" / "verify"
 
@@ -83,7 +83,7 @@ def test_the_committed_page_is_made_of_the_committed_results(tmp_path: Path) -> 
 
 
 def test_the_committed_experiment_page_is_made_of_the_committed_results(tmp_path: Path) -> None:
-    risk_experiment_page.write(risk_experiment_page.pieces(), COMMITTED / "experiment.jsonl", tmp_path)
+    weights_experiment_page.write(weights_experiment_page.pieces(), COMMITTED / "experiment.jsonl", tmp_path)
     assert (tmp_path / "experiment.md").read_text() == (COMMITTED / "experiment.md").read_text()
 
 
@@ -173,12 +173,12 @@ def test_an_update_that_halves_the_risk_helps_and_costs_its_time() -> None:
     steps = [STEPS, 2 * STEPS, 4 * STEPS]
     uniform = {"risks": [1.0, 0.5, 0.25], "seconds": 1.0, "steps": steps}
     result = {"uniform": uniform, "cells": {"1 1": [[0.5, 2.0]] * len(UPDATES)}}
-    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal recursions") == pytest.approx(
+    assert weights_experiment_page.log_ratios(result, "proximal", "1 1", "equal recursions") == pytest.approx(
         math.log(0.5)
     )
-    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") == pytest.approx(0)
+    assert weights_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") == pytest.approx(0)
     result["cells"]["1 1"] = [[None, 1.0]] * len(UPDATES)
-    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") is None
+    assert weights_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") is None
 
 
 @pytest.mark.parametrize("problem", [name for name in PROBLEMS if name != "banana"])

@@ -27,7 +27,7 @@ from proxlearn.compare.comparison_files import (
 from proxlearn.compare.spec import CELLS
 from proxlearn.compare.statistics import summarise
 from proxlearn.files.atomic import write_atomically
-from proxlearn.views.compare.method_blocks import (
+from proxlearn.views.compare.method_tables_and_plot import (
     Section,
     as_csv,
     as_latex,

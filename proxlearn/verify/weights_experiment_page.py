@@ -14,7 +14,7 @@ import numpy as np
 from proxlearn.data.banana import FILE
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.pieces import Piece, stored, write_page
-from proxlearn.verify.risk_experiment import (
+from proxlearn.verify.weights_experiment import (
     DESIGN,
     KAPPAS,
     MULTIPLES,
