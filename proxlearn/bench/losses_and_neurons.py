@@ -60,7 +60,7 @@ def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, A
 
 
 def cases(risk: Risk) -> dict[str, Risk]:
-    """Return the risks to compare on the samples of ``risk``, whose neuron is a perceptron with tanh."""
+    """Return the risks to compare, by name; all use the samples of ``risk``, which must have a tanh neuron."""
     C, n_x = risk.neuron.num_outputs, risk.samples.X.shape[1]
 
     def with_neuron(neuron: Neuron) -> Risk:

@@ -56,7 +56,7 @@ class Recursions:
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """Return a function that runs one recursion of core/literal.py, including its noise, always from the same cloud."""
+    """Return a function that draws noise and runs one recursion of core/literal.py, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 

@@ -133,9 +133,9 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
 
 
 def _split(answers: dict[str, str], noun: str = "") -> str:
-    """Return the number and the names of the positive answers among those that are based on several runs.
+    """Return text with the number and the names of the groups whose answer is yes, ignoring groups without a verdict.
 
-    ``noun`` is appended to the numbers.
+    ``answers`` maps names of groups to answers, and ``noun`` follows the numbers.
     """
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]

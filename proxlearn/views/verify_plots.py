@@ -1,4 +1,4 @@
-"""Plots of `proxlearn verify`: orders of convergence, the relation of weights and density, and the weights experiment."""
+"""Plots of `proxlearn verify`: orders of convergence, weights against density, and the weights experiment."""
 
 from __future__ import annotations
 

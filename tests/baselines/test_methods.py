@@ -17,7 +17,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-from proxlearn.baselines import adam, recursion
+from proxlearn.baselines import adam, proxlearn_networks
 from proxlearn.baselines import reference_classifiers as references
 from proxlearn.baselines.registry import METHODS, OURS, Request, find_method, load_fit
 from proxlearn.core.functionals.risk import Risk
@@ -55,7 +55,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
     )
     run(config, tmp_path / "run")
     prepared = build_experiment(config).prepared
-    fit = getattr(recursion, weights)
+    fit = getattr(proxlearn_networks, weights)
     fitted = fit(prepared.train.X.numpy(), prepared.train.y.numpy(), Request("csv", seed=4))
     theirs = model.load_model(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
     np.testing.assert_array_equal(fitted.probability(prepared.test.X.numpy()), theirs)
@@ -64,7 +64,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
 
 def test_adam_is_torchs_adam_on_the_risk() -> None:
     X, y = moons(30)
-    problem = recursion.make_problem(X, y)
+    problem = proxlearn_networks.make_problem(X, y)
     start = adam.draw_initial_cloud(problem, 7, 1.0, 0)
     samples = problem.samples.to("cpu", adam.DTYPE)
     *_, cloud = adam.descend(problem, start, 0.05, 25)
@@ -91,7 +91,7 @@ def test_adam_lowers_its_risk_learns_and_is_the_same_every_time() -> None:
 
 def test_adam_takes_the_candidate_and_step_of_the_least_held_out_risk() -> None:
     X, y = moons(60)
-    problem = recursion.make_problem(X, y)
+    problem = proxlearn_networks.make_problem(X, y)
     chosen = adam.select_candidate(problem, 40, Request("moons", 2))
     training, held_out = adam.hold_out(problem.samples, 2)
     part = Risk.from_samples(problem.neuron, training)

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from proxlearn.baselines import adam, recursion
+from proxlearn.baselines import adam, proxlearn_networks
 from proxlearn.baselines.registry import METHODS, method_settings
 from proxlearn.baselines.sampler import make_settings_function
 from proxlearn.cli import main
@@ -192,7 +192,7 @@ def test_another_rule_of_the_selection_makes_the_networks_cells_stale(
 ) -> None:
     cell = cell_of(name)
     cache.put(cell.identity, RESULT.values())
-    module = adam if name == "adam" and constant in ("CANDIDATES", "RUNGS") else recursion
+    module = adam if name == "adam" and constant in ("CANDIDATES", "RUNGS") else proxlearn_networks
     monkeypatch.setattr(module, constant, value)
     assert cell.stored_result(cache) is None
 

@@ -26,7 +26,7 @@ class Failure:
     reported = False
 
     def take(self) -> str | None:
-        """Return the reason at the first call after a failure, and None otherwise, so that it is reported only once."""
+        """Return the reason at the first call after a failure, and None otherwise, so each failure is reported once."""
         if self.reason is None or self.reported:
             return None
         self.reported = True
