@@ -37,11 +37,16 @@ PACKAGE = "proxlearn.configs"
 
 
 def config_folder() -> Path:
-    """Return the absolute path of the folder with the packaged YAML configs."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).absolute()
-    return Path(__file__).resolve().parents[2] / "configs"
+    """Return the absolute path of the folder with the packaged YAML configs.
+
+    In a source tree, this is the folder beside the package, even if another source tree is installed in editable mode.
+    """
+    source = Path(__file__).resolve().parents[2]
+    if not all((source / name).is_file() for name in ("pyproject.toml", "configs/train.yaml")):
+        spec = importlib.util.find_spec(PACKAGE)
+        if spec is not None and spec.submodule_search_locations:
+            return Path(next(iter(spec.submodule_search_locations))).absolute()
+    return source / "configs"
 
 
 def read_config_file(name: str) -> dict[str, Any]:

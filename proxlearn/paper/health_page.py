@@ -73,7 +73,7 @@ GROUPS = (
 
 
 @dataclass(frozen=True)
-class Effect:
+class WeightsEffect:
     """The effect of the weights on the results of a group."""
 
     weighted: list[float]
@@ -119,7 +119,7 @@ def health(archive: Archive) -> list[Path]:
     return [path, write_sources(archive.root, "health", {run.name: run for run in runs}.values())]
 
 
-def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[HealthGroup, Effect]) -> str:
+def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[HealthGroup, WeightsEffect]) -> str:
     """Return a one-line summary of the page."""
     present = {group: runs for group, runs in groups.items() if runs}
     frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
@@ -142,12 +142,12 @@ def _split(answers: dict[str, str], noun: str = "") -> str:
     return f"{len(positive)} of {len(decided)}{noun}" + (f" ({'; '.join(positive)})" if positive else "")
 
 
-def measure_effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> Effect:
+def measure_effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> WeightsEffect:
     weighted, unweighted = ([final_result(run, estimate) for run in runs] for estimate in ("weighted", "unweighted"))
     controls = {run["seed"]: run for run in archive.runs(*group.controls, where=group.where)}
     pairs = [(run, controls[run["seed"]]) for run in runs if run["seed"] in controls]
     pairs = [(run, control) for run, control in pairs if run.last_step == control.last_step]
-    return Effect(
+    return WeightsEffect(
         weighted,
         unweighted,
         [first - second for first, second in zip(weighted, unweighted, strict=True)],
@@ -251,7 +251,7 @@ def _datasets(runs: Sequence[ArchivedRun]) -> str:
 RESULTS_HEAD = ["experiment", "metric", "majority class", "weighted", "unweighted"]
 
 
-def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect) -> list[str]:
+def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: WeightsEffect) -> list[str]:
     return [
         group.name,
         "accuracy (%)" if has_classes(runs) else "risk (1e-2)",
@@ -265,11 +265,11 @@ ESTIMATES_HEAD = ["experiment", "weighted − unweighted", "differ?"]
 STEP_HEAD = ["experiment", "with − without the step", "differ?"]
 
 
-def estimates_row(group: HealthGroup, effect: Effect) -> list[str]:
+def estimates_row(group: HealthGroup, effect: WeightsEffect) -> list[str]:
     return [group.name, cell_text(summarise(effect.apart), 3), effect.estimates_differ]
 
 
-def step_row(group: HealthGroup, effect: Effect) -> list[str]:
+def step_row(group: HealthGroup, effect: WeightsEffect) -> list[str]:
     return [group.name, cell_text(summarise(effect.gained), 3), effect.step_matters]
 
 

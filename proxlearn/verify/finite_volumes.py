@@ -32,7 +32,7 @@ Potential = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Grid:
+class UniformGrid:
     """Cells of equal width on an interval."""
 
     low: float
@@ -72,7 +72,9 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
     return np.asarray(solve_banded((1, 1), bands, masses))
 
 
-def solve(potential: Potential, masses: np.ndarray, grid: Grid, beta: float, duration: float, steps: int) -> np.ndarray:
+def solve(
+    potential: Potential, masses: np.ndarray, grid: UniformGrid, beta: float, duration: float, steps: int
+) -> np.ndarray:
     """Return the masses of the cells at the start and after every step, shape (steps + 1, cells)."""
     history = np.empty((steps + 1, len(masses)))
     history[0] = masses
@@ -100,7 +102,7 @@ class GridFlow(KnownFlow):
     def potential(self, x: np.ndarray) -> Potential:
         """Return the first variation at the points x, as a function of the masses at x."""
 
-    def initial_masses(self, grid: Grid) -> np.ndarray:
+    def initial_masses(self, grid: UniformGrid) -> np.ndarray:
         """Return the initial masses of the cells, computed as differences of the distribution function."""
         return sum((w * np.diff(ndtr((grid.edges - m) / s)) for w, m, s in self.components), np.zeros(grid.cells))
 
@@ -111,8 +113,8 @@ class GridFlow(KnownFlow):
         return (means[chosen] + deviations[chosen] * numbers)[:, None]
 
     @cached_property
-    def grid(self) -> Grid:
-        return Grid(self.low, self.high, self.cells)
+    def grid(self) -> UniformGrid:
+        return UniformGrid(self.low, self.high, self.cells)
 
     @cached_property
     def history(self) -> np.ndarray:
@@ -169,7 +171,7 @@ def temporal_errors(flow: GridFlow, cells: int, steps: tuple[int, ...]) -> list[
 
 
 def _final_masses(flow: GridFlow, cells: int, steps: int) -> np.ndarray:
-    grid = Grid(flow.low, flow.high, cells)
+    grid = UniformGrid(flow.low, flow.high, cells)
     masses, potential = flow.initial_masses(grid), flow.potential(grid.centres)
     for _ in range(steps):
         masses = implicit_step(masses, potential(masses), flow.beta, grid.width, flow.horizon / steps)

@@ -15,7 +15,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.paper.free_energy import free_energies, jackknife_error
 from proxlearn.verify import law
 from proxlearn.verify.density_weights import WeightsSetting, compare_weights, rule_of_thumb, total_variations
-from proxlearn.verify.finite_volumes import Grid, GridFlow, local_orders, spatial_errors, temporal_errors
+from proxlearn.verify.finite_volumes import GridFlow, UniformGrid, local_orders, spatial_errors, temporal_errors
 from proxlearn.verify.gaussian_flow import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid, QuadraticInteraction
 from proxlearn.verify.known_flow import KnownFlow, generator
 from proxlearn.verify.many_particle_limit import limit_of_weights
@@ -75,7 +75,7 @@ def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]
         "time_orders": local_orders(time),
     }
     if isinstance(on_grid, OrnsteinUhlenbeckOnGrid):
-        grid = Grid(on_grid.low, on_grid.high, on_grid.cells)
+        grid = UniformGrid(on_grid.low, on_grid.high, on_grid.cells)
         exact = on_grid.exact_masses(grid.edges)
         result["error"] = [float(np.abs(on_grid.masses(on_grid.horizon) - exact).sum())]
     history = on_grid.history

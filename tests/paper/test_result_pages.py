@@ -72,9 +72,29 @@ def test_a_page_is_readable(path: Path) -> None:
     assert wide == []
     # A run with such a figure has diverged and is called so; a zero has no sign.
     assert re.findall(r"\d\.\d+e\+(?!00)\d+", text) == []
+    assert [line for line in text.splitlines() if line.startswith("|") and re.search(r"\b(nan|inf)\b", line)] == []
     assert re.findall(r"(?<![\d.e])-0(?:\.0+)?(?![\d.])", text) == []
     assert "hydra.run.dir" not in text
     assert "## Made by" not in text
+
+
+def sidecars(page: Path) -> list[Path]:
+    """Return the committed files that name the versions or commands behind a page."""
+    if page.parent.name == "verify":
+        return [page.parent / ("experiment.jsonl" if page.stem == "experiment" else "results.jsonl")]
+    if page.name == "compare.md":
+        return [page.parent / "plan.json", page.parents[1] / "cells.jsonl"]
+    return [page.parent / "sources.txt" if page.parent.name == "paper" else page.with_suffix("") / "results.jsonl"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_commands_and_versions_of_a_page_are_in_a_file_of_their_own(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"proxlearn \d+\.\d+\.\d+|revision \d+\)", text)
+    contents = "".join(sidecar.read_text(encoding="utf-8") for sidecar in sidecars(path))
+    assert re.search(r'"version": "\d|^proxlearn \d+\.\d+\.\d+ \(', contents, re.MULTILINE)
+    if path.parent.name == "paper":
+        assert f"make {path.stem}\n" in contents
 
 
 def test_outputs_hold_few_files() -> None:

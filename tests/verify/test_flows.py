@@ -21,8 +21,8 @@ from proxlearn.core.hyper import Hyper, energy_share
 from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.verify.density_weights import WeightsSetting, agreement, compare_weights, kernel_density
 from proxlearn.verify.finite_volumes import (
-    Grid,
     GridFlow,
+    UniformGrid,
     implicit_step,
     local_orders,
     solve,
@@ -66,7 +66,7 @@ def test_the_gibbs_masses_are_the_equilibrium_of_finite_volumes(phi: list[float]
 def test_the_potential_on_a_grid_is_the_first_variation_of_the_functional(name: str) -> None:
     flow = make_flow(name)
     assert isinstance(flow, GridFlow)
-    grid = Grid(flow.low, flow.high, 60)
+    grid = UniformGrid(flow.low, flow.high, 60)
     masses = flow.initial_masses(grid)
     theta, rho = torch.from_numpy(grid.centres)[:, None], torch.from_numpy(masses)
     variation = flow.functional.first_variation(theta, rho).numpy()
@@ -83,7 +83,7 @@ def test_the_solver_has_order_2_in_space_and_1_in_time(name: str) -> None:
 
 def test_the_printed_equation_is_the_gradient_flow_of_another_network() -> None:
     flow = OneParameterNetwork()
-    grid = Grid(flow.low, flow.high, 200)
+    grid = UniformGrid(flow.low, flow.high, 200)
     outputs, n = np.tanh(grid.centres[:, None] * SAMPLES), len(SAMPLES)
 
     def variation(masses: np.ndarray, factor: float, targets: np.ndarray, confinement: float) -> np.ndarray:

@@ -25,7 +25,7 @@ from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
 
 
-class DenseKernel(NamedTuple):
+class AllPairsKernel(NamedTuple):
     """A kernel with all N x N entries, for clouds with many relevant neighbours."""
 
     rows_t: np.ndarray
@@ -83,12 +83,12 @@ SHORT = 50_000
 """Number of entries up to which one thread finishes a list before a second thread has started."""
 
 
-def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.ndarray, limit: float) -> DenseKernel:
+def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.ndarray, limit: float) -> AllPairsKernel:
     """Return the kernel between two clouds, stored in ``K``; the pairs within ``limit`` will be counted."""
     N, dtype, blocks = len(rows), rows.dtype, row_blocks(len(rows))
     rows_t, columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
     counts, parts = np.zeros(blocks, np.int64), np.empty((blocks, N))
-    return DenseKernel(rows_t, columns_t, dtype.type(1 / (2 * epsilon)), dtype.type(limit**2), K, counts, parts)
+    return AllPairsKernel(rows_t, columns_t, dtype.type(1 / (2 * epsilon)), dtype.type(limit**2), K, counts, parts)
 
 
 def sparse_kernel(

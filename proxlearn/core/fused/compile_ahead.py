@@ -22,7 +22,7 @@ import torch
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused import fixed_point, one_step_list
-from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
+from proxlearn.core.fused.absorbed_kernel import AllPairsKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
 from proxlearn.core.fused.code_cache import PassCache
 from proxlearn.core.fused.neighbour_list import NeighbourList, largest_displacement
 from proxlearn.core.fused.one_step_list import list_between
@@ -43,7 +43,7 @@ def _points(dtype: np.dtype) -> np.ndarray:
     return points
 
 
-def _dense(dtype: np.dtype) -> DenseKernel:
+def _dense(dtype: np.dtype) -> AllPairsKernel:
     points = _points(dtype)
     return dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from proxlearn.core.fused import absorbed_kernel
-from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel
+from proxlearn.core.fused.absorbed_kernel import AllPairsKernel, ShortKernel, SparseKernel
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, exp, log8
 from proxlearn.core.options import Tolerance
@@ -156,7 +156,7 @@ DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel
 SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
 _SPARSE = compile_pass()(_make_rounds(absorbed_kernel.build_sparse, absorbed_kernel.sweep_sparse))
 _ROUNDS: dict[type, Callable[..., Any]] = {
-    DenseKernel: DENSE,
+    AllPairsKernel: DENSE,
     ShortKernel: SHORT,
     SparseKernel: _SPARSE,
 }
@@ -208,7 +208,7 @@ def solve(
 ) -> FixedPoint | None:
     """Run the rounds as in proximal.solve; return None if plain numbers overflow or underflow.
 
-    The kernel is a DenseKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
+    The kernel is a AllPairsKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """
     in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS.get(type(kernel), _PYTHON_ROUNDS)(
         *arguments(kernel, log_rho, log_xi, kappa, log_z0, delta, L, tolerance)

@@ -20,7 +20,7 @@ from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused import compile_ahead, fixed_point, one_step_list
-from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
+from proxlearn.core.fused.absorbed_kernel import AllPairsKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
 from proxlearn.core.fused.drifts import Drift, make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel
@@ -239,14 +239,14 @@ class FusedStep:
 
     def _solve_dense(
         self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, limit: float
-    ) -> tuple[DenseKernel, FixedPoint | None]:
+    ) -> tuple[AllPairsKernel, FixedPoint | None]:
         """Solve with all pairs, in the precision of ``rows``; the kernel counts the pairs within ``limit``."""
         kernel = dense_kernel(rows, columns, self.hyper.epsilon, self._memory(rows.dtype), limit)
         return kernel, self._solve(kernel, cloud, w, z0)
 
     def _solve(
         self,
-        kernel: DenseKernel | SparseKernel | ShortKernel | TileKernel,
+        kernel: AllPairsKernel | SparseKernel | ShortKernel | TileKernel,
         cloud: PointCloud,
         w: np.ndarray,
         z0: Tensor,
