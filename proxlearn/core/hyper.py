@@ -162,8 +162,8 @@ class Hyper(Hyperparameters[float]):
     def kappa(self) -> float:
         """The ratio kappa = beta epsilon / h.
 
-        If it is large, the proximal step spreads mass over a distance of sqrt(epsilon) and hardly depends on the
-        functional; if it is small, the functional determines the weights.
+        Near equilibrium, the weights follow the density of the particles if kappa is large, and the functional if it is
+        small (see ``energy_share``).
         """
         return self.beta * self.epsilon / self.h
 
@@ -184,30 +184,36 @@ class Hyper(Hyperparameters[float]):
 
 
 BLIND_KAPPA = 18.0
-"""Value of kappa above which the energy accounts for less than a tenth of log rho."""
+"""Value of kappa above which the energy accounts for less than a tenth of log rho near equilibrium."""
 
 
-def energy_share(kappa: float) -> float:
-    """Return 2 / (2 + kappa), the share of the energy in log rho; the density of the particles accounts for the rest.
+def energy_share(kappa: float, noise_scale: float = 1.0) -> float:
+    """Return the share of the energy in log rho near equilibrium; the density of the particles accounts for the rest.
 
-    The formula holds at equilibrium with orientation=consistent, in the limit of many particles and small h and
-    epsilon; `proxlearn verify` derives and tests it.
+    It is 2 / (2 + kappa), with kappa divided by noise_scale^2 because that is the temperature of the particles in units
+    of 1/beta. Without noise, there is no equilibrium, and kappa is not divided. The formula holds in the limit of many
+    particles and small h and epsilon; `proxlearn verify` derives and tests it. Far from equilibrium, the share can be
+    larger: a step multiplies the weights by about exp(-h w / epsilon) before it averages them, for every large kappa.
     """
-    return 2 / (2 + kappa)
+    return 2 / (2 + (kappa / noise_scale**2 if noise_scale else kappa))
 
 
-def kappa_sentence(kappa: float) -> str:
+def kappa_sentence(kappa: float, noise_scale: float = 1.0) -> str:
     """Return a sentence that explains the effect of kappa on the weights of a run."""
-    if kappa > BLIND_KAPPA:
-        meaning = "the proximal step averages the weights of close particles and hardly depends on the risk"
+    share = energy_share(kappa, noise_scale)
+    if share < energy_share(BLIND_KAPPA):
+        meaning = "the proximal step averages the weights within about sqrt(epsilon)"
     else:
-        meaning = "the weights depend on the risk and on the density of the particles"
-    return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning} (share of the risk: about {energy_share(kappa):.2g})."
+        meaning = "the risk and the density within about sqrt(epsilon) affect the weights"
+    near = f"near equilibrium, the share of the risk in log rho is about {share:.2g}"
+    return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning}; {near}."
 
 
-def blind_step_notice(kappa: float) -> str | None:
-    """Return a notice if the energy hardly affects the proximal step, and None otherwise."""
-    if kappa <= BLIND_KAPPA:
+def blind_step_notice(kappa: float, noise_scale: float = 1.0) -> str | None:
+    """Return a notice if the energy hardly affects the weights near equilibrium, and None otherwise."""
+    share = energy_share(kappa, noise_scale)
+    if share >= energy_share(BLIND_KAPPA):
         return None
-    share = f"the share of the risk in log rho is about {energy_share(kappa):.1g}; choose kappa <= 1 to increase it"
-    return f"kappa = beta epsilon / h = {kappa:.4g}: the proximal step hardly depends on the risk ({share})"
+    remedy = f"choose kappa <= {noise_scale**2 or 1:.4g} to increase it"
+    meaning = f"near equilibrium, the weights hardly depend on the risk (share in log rho: about {share:.1g}; {remedy})"
+    return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning}"

@@ -136,7 +136,11 @@ def _train(
     if options.progress and checkpoint.cloud.step == 0:
         kappa = first_kappa(experiment.hyper, checkpoint.cloud)
         # The tuned recipe selects kappa for the risk of the network; the summary of the run explains it.
-        text = None if kappa is None or config.recipe == "tuned" else blind_step_notice(kappa)
+        text = (
+            None
+            if kappa is None or config.recipe == "tuned"
+            else blind_step_notice(kappa, experiment.hyper.noise_scale)
+        )
         warnings += [text] if text else []
     if experiment.steps < previous.steps:
         warnings.append(

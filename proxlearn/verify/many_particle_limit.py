@@ -38,7 +38,8 @@ vanishes, and so does the influence of the energy: the weights are then a kernel
 then (*) is stationary at mu = p^((1 + kappa)/(1 + kappa/2)), so r = p^(kappa/(2 + kappa)), whereas r = p with w: a
 share kappa/(2 + kappa) of log p comes from the positions of the particles and 2/(2 + kappa) from the energy. With a
 potential w' = c w (c = 1/2 for the interaction energy of prox_potential=paper), the exponent is
-(2 c + kappa)/(2 + kappa).
+(2 c + kappa)/(2 + kappa). With noise_scale = s, the equilibrium density is p = exp(-beta w / s^2), and the exponent is
+(2 s^2 + kappa)/(2 + kappa) with w: the share of the energy is 2 s^2/(2 s^2 + kappa).
 
 **orientation=paper** moves the mass with the particle, transports it back to the old positions and moves it again. This
 adds twice the motion of the particles, 2 (div(mu grad w) + Laplace(mu)/beta), to (*). The exponents become
@@ -72,7 +73,14 @@ def exponent(kappa: float, orientation: str = "consistent", share_of_w: float = 
 
 
 def gaussian_exponents(
-    variance: float, h: float, epsilon: float, beta: float, steps: int, *, share_of_w: float = 1.0
+    variance: float,
+    h: float,
+    epsilon: float,
+    beta: float,
+    steps: int,
+    *,
+    share_of_w: float = 1.0,
+    noise_scale: float = 1.0,
 ) -> list[float]:
     """Return the slope of log r on log p after every step, for N = infinity (orientation=consistent).
 
@@ -82,7 +90,7 @@ def gaussian_exponents(
     kappa = beta * epsilon / h
     weights, slopes, log_z = 1 / variance, [], 0.0
     for _ in range(steps):
-        moved = (1 - h) ** 2 * variance + 2 * h / beta
+        moved = (1 - h) ** 2 * variance + 2 * h * noise_scale**2 / beta
         for _ in range(ROUNDS):
             columns = log_z + 1 / moved
             log_q = weights - columns / (1 + epsilon * columns)

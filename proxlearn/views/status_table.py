@@ -18,8 +18,8 @@ from proxlearn.run.sweep_folder import JobState, SweepFolder
 HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa", "remark")
 RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa")
 KAPPA_NOTE = (
-    f"kappa = beta epsilon / h: above {BLIND_KAPPA:g} the weights hardly depend on the risk; "
-    "at 1 or less they mostly follow the risk.\n"
+    f"kappa = beta epsilon / h: near equilibrium (with noise_scale = 1), the weights hardly depend on the risk above "
+    f"{BLIND_KAPPA:g} and mostly follow it at 1 or less.\n"
 )
 DEPTH = 4
 """Number of levels below a folder that are searched for runs; outputs/<dataset>/<run> is two levels below outputs."""

@@ -138,9 +138,10 @@ def test_beta_h_and_epsilon_may_be_open_in_a_config_only() -> None:
 def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(first: float, second: float) -> None:
     low, high = sorted((first, second))
     assert 1 > energy_share(low) >= energy_share(high) > 0
+    assert energy_share(low, 0.1) <= energy_share(low) <= energy_share(low, 10.0)
     for kappa in (low, high):
         notice, sentence = blind_step_notice(kappa), kappa_sentence(kappa)
-        assert (notice is None) == (kappa <= BLIND_KAPPA) == ("hardly depends on the risk" not in sentence)
+        assert (notice is None) == (kappa <= BLIND_KAPPA) == ("averages" not in sentence)
         for text in (notice or "", sentence):
             assert "\n" not in text
             assert len(text) < 180
@@ -148,9 +149,11 @@ def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(firs
 
 def test_the_papers_wdbc_has_kappa_50_and_gets_one_line() -> None:
     assert blind_step_notice(PAPER.kappa) == (
-        "kappa = beta epsilon / h = 50: the proximal step hardly depends on the risk (the share of the risk "
-        "in log rho is about 0.04; choose kappa <= 1 to increase it)"
+        "kappa = beta epsilon / h = 50: near equilibrium, the weights hardly depend on the risk (share in log rho: "
+        "about 0.04; choose kappa <= 1 to increase it)"
     )
+    # The noise of SHD is a hundredth of the paper's, so its particles are 10^4 times as cold.
+    assert "choose kappa <= 0.0001 to increase it" in (blind_step_notice(5.0, noise_scale=0.01) or "")
 
 
 words = st.integers(0, 2**32 - 1)

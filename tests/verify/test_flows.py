@@ -234,6 +234,30 @@ def test_the_exact_limit_of_normal_laws_tends_to_the_stated_exponent(kappa: floa
     assert seeing - blind == pytest.approx(energy_share(kappa), abs=0.015)
 
 
+@pytest.mark.parametrize("kappa, scale", [(0.1, 0.5), (1.0, 0.1), (10.0, 2.0)])
+def test_the_share_of_the_energy_depends_on_the_scale_of_the_noise(kappa: float, scale: float) -> None:
+    h = min(0.002, 0.002 / kappa) * min(1.0, scale**2)
+    arguments = (scale**2, h, kappa * h, 1.0, round(4 / h))
+    blind, seeing = (gaussian_exponents(*arguments, share_of_w=c, noise_scale=scale)[-1] for c in (0.0, 1.0))
+    assert (seeing - blind) / seeing == pytest.approx(energy_share(kappa, scale), rel=0.03)
+
+
+def test_at_large_kappa_the_step_sees_the_energy_if_h_over_epsilon_is_large() -> None:
+    theta = torch.linspace(-1, 1, 60, dtype=torch.float64)[:, None]
+    zero, ones = torch.zeros_like(theta), torch.ones(60, dtype=torch.float64)
+    changes = []
+    for h in (1.0, 1e-3):
+        hyper = Hyper(beta=1e5, h=h, epsilon=0.5, noise_scale=0.0, tolerance="log", delta=1e-12)
+        assert hyper.kappa >= 5e4
+        after, _ = recursion.step(Energy(V=still, p=1), PointCloud.from_arrays(theta), hyper, zero, ones)
+        blind, _ = recursion.step(
+            BlindFunctional(Energy(V=still, p=1)), PointCloud.from_arrays(theta), hyper, zero, ones
+        )
+        changes.append(float((after.log_rho - blind.log_rho).abs().max()))
+    assert changes[0] > 0.5
+    assert changes[1] < 2e-3
+
+
 @pytest.mark.parametrize("orientation", ["consistent", "paper"])
 def test_the_slope_of_the_recursion_without_energy_is_the_stated_share(orientation: str) -> None:
     flow, epsilon, kappa = OrnsteinUhlenbeck(1, mean=0.0), 0.02, 1.0

@@ -85,7 +85,7 @@ def remarks(run: RunData) -> list[str]:
             f"The target was standardised, so risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
         )
     if run.kappa is not None:
-        sentences.append(kappa_sentence(run.kappa))
+        sentences.append(kappa_sentence(run.kappa, run.config["dataset"].get("noise_scale", 1.0)))
     step = weights_constant_from(run)
     if step is not None:
         sentences.append(f"From recursion {step} on, no logged proximal step changed the weights.")
