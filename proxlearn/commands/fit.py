@@ -85,7 +85,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="a text or number that marks a missing value, such as ? or -999; can be repeated",
     )
-    table.add_argument("--decimal", choices=("comma", "point"), help="decimal sign: comma (1.234,5) or point (1,234.5)")
+    table.add_argument(
+        "--decimal",
+        choices=("comma", "point"),
+        help="decimal sign: comma (1.234,5) or point (1,234.5); numbers can then also be written as 1 234, $5 or 5 %%",
+    )
     table.add_argument(
         "--no-header",
         dest="header",
@@ -116,6 +120,9 @@ def overrides(options: argparse.Namespace) -> list[str]:
     """Convert the options of the command to overrides of `proxlearn train`."""
     words = ["dataset=csv", "recipe=tuned", f"dataset.path={hydra_value(options.table)}"]
     settings: dict[str, Any] = {key: getattr(options, key) for key in FIT_OPTIONS} | {"task": options.task}
+    for key in (*LIST_SETTINGS, "target"):
+        # argparse of Python 3.11 and 3.12 returns an empty list for --option=--.
+        settings[key] = settings[key] and ["--" if value == [] else value for value in settings[key]]
     for key, value in settings.items():
         if value is None:
             continue

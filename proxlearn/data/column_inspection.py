@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +33,12 @@ COMMA_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][-+]?\d+)?")
 """A number with a decimal comma, such as 2,5 or 1.234,5; a number without a comma also matches."""
 POINT_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 """A number with commas between thousands, such as 1,234.5."""
+UNITS = "$€£¥₹%"
+WITH_UNIT = re.compile(rf"([-+]?)[{UNITS}]?\s*([-+]?)([\d.,].*?)\s*[{UNITS}]?")
+"""A number with a currency symbol before it or after it, or with a percent sign after it."""
+SPACED_THOUSANDS = re.compile("[1-9]\\d{0,2}(?:([ \u00a0\u202f'\u2019])\\d{3})(?:\\1\\d{3})*(?!\\d)")
+"""A number with blanks or apostrophes between thousands, such as 1 234 567."""
+Decimal = Literal["comma", "point"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ def parse_number(text: str | bool, form: TableFormat) -> float | None:
     """Return the number that a cell denotes in the format of its table, or None if it does not denote a number."""
     if isinstance(text, bool) or text.lower() in ("true", "false"):
         return float(str(text).lower() == "true")
+    text = text if form.decimal is None else without_unit(text)
     if form.decimal == "comma" and COMMA_NUMBER.fullmatch(text):
         return parse_numeral(text.replace(".", "").replace(",", "."))
     if form.decimal == "point" and POINT_NUMBER.fullmatch(text):
@@ -94,12 +101,71 @@ def parse_number(text: str | bool, form: TableFormat) -> float | None:
     return None if form.decimal == "comma" and "." in text else parse_numeral(text)
 
 
-def feature_problems(columns: Mapping[str, Column], config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
-    """Return the problems that prevent the use of the feature columns with the settings of a config."""
-    return [problem for name, column in columns.items() for problem in _feature_problems(name, column, config, form)]
+def without_unit(text: str) -> str:
+    """Return the text of a number without its currency symbol, percent sign and blanks; other text is unchanged."""
+    matched = WITH_UNIT.fullmatch(text.replace("\u2212", "-"))
+    if matched is None or (matched[1] and matched[2]):
+        return text
+    number = matched[3]
+    if grouped := SPACED_THOUSANDS.match(number):
+        number = grouped[0].replace(grouped[1], "") + number[grouped.end() :]
+    return matched[1] + matched[2] + number
 
 
-def _feature_problems(name: str, column: Column, config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
+def infer_decimal(columns: Iterable[Column], form: TableFormat, *, is_text_file: bool) -> Decimal:
+    """Return the decimal sign that fits most of the columns for which only one of the two signs is possible."""
+    fits = [_fitting_decimals(column, form) for column in columns if column.kind == "text"]
+    with np.errstate(invalid="ignore"):
+        fractions = [np.any(c.values % 1 > 0) for c in columns if c.kind == "number"] if is_text_file else []
+    commas = fits.count({"comma"})
+    points = fits.count({"point"}) + int(sum(fractions))
+    # Without other evidence, 1,234 is a number with a decimal comma.
+    return "comma" if (commas > 0 and commas >= points) or not points else "point"
+
+
+def _fitting_decimals(column: Column, form: TableFormat) -> set[Decimal]:
+    """Return the decimal signs with which most of the texts in a column are numbers."""
+    values = {value for value in column.values if value is not None}
+    texts = [text for text in values if parse_number(text, form) is None]
+    if form.decimal is not None or not texts:
+        return set()
+    plain = [without_unit(text) for text in texts]
+    changed = [new != old for new, old in zip(plain, texts, strict=True)]
+    commas = sum(
+        COMMA_NUMBER.fullmatch(number) is not None and ("," in number or has_unit)
+        for number, has_unit in zip(plain, changed, strict=True)
+    )
+    points = sum(
+        POINT_NUMBER.fullmatch(number) is not None or (has_unit and parse_numeral(number) is not None)
+        for number, has_unit in zip(plain, changed, strict=True)
+    )
+    if 2 * max(commas, points) <= len(texts):
+        return set()
+    if commas != points:
+        return {"comma" if commas > points else "point"}
+    # 1,234 is ambiguous; if any number has a decimal point, or if no number has a comma, it is not a decimal comma.
+    numbers = map(without_unit, values)
+    has_points = any("." in text for text in numbers if POINT_NUMBER.fullmatch(text) or parse_numeral(text) is not None)
+    return {"point"} if has_points or not any("," in text for text in plain) else {"comma", "point"}
+
+
+def feature_problems(
+    columns: Mapping[str, Column], config: DatasetConfig, form: TableFormat, decimal: Decimal
+) -> list[TableProblem]:
+    """Return the problems that prevent the use of the feature columns with the settings of a config.
+
+    ``decimal`` is the decimal sign of the table (``infer_decimal``).
+    """
+    return [
+        problem
+        for name, column in columns.items()
+        for problem in _feature_problems(name, column, config, form, decimal)
+    ]
+
+
+def _feature_problems(
+    name: str, column: Column, config: DatasetConfig, form: TableFormat, decimal: Decimal
+) -> list[TableProblem]:
     missing = column.missing
     if column.kind == "date":
         row = int((~missing).argmax())
@@ -107,7 +173,7 @@ def _feature_problems(name: str, column: Column, config: DatasetConfig, form: Ta
         return [TableProblem(f"column `{name}` contains dates ({date})", _drop(name))]
     problem = None
     if column.kind == "text":
-        problem = _text_problem(name, column.values, config, form, is_target=False)
+        problem = _text_problem(name, column, config, form, decimal, is_target=False)
     elif not missing.all():
         problem = _number_problem(name, column.values)
     problems = [] if problem is None else [problem]
@@ -117,11 +183,13 @@ def _feature_problems(name: str, column: Column, config: DatasetConfig, form: Ta
     return problems
 
 
-def target_problems(name: str, column: Column, config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
+def target_problems(
+    name: str, column: Column, config: DatasetConfig, form: TableFormat, decimal: Decimal
+) -> list[TableProblem]:
     """Return the problems that prevent the use of a target column, except those that depend on the task."""
     problems: list[TableProblem] = []
     if column.kind == "text":
-        problem = _text_problem(name, column.values, config, form, is_target=True)
+        problem = _text_problem(name, column, config, form, decimal, is_target=True)
         problems += [] if problem is None else [problem]
     elif column.kind == "number" and (infinite := np.isinf(column.values)).any():
         where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
@@ -135,11 +203,12 @@ def target_problems(name: str, column: Column, config: DatasetConfig, form: Tabl
 
 
 def _text_problem(
-    name: str, values: np.ndarray, config: DatasetConfig, form: TableFormat, *, is_target: bool
+    name: str, column: Column, config: DatasetConfig, form: TableFormat, decimal: Decimal, *, is_target: bool
 ) -> TableProblem | None:
     """Return the problem of a column that contains text, or None if its text can be used."""
     import pandas as pd
 
+    values = column.values
     present = pd.Series([value for value in values if value is not None], dtype=object)
     counts = present.value_counts(sort=False)
     is_text = np.array([parse_number(text, form) is None for text in counts.index], dtype=bool)
@@ -150,12 +219,17 @@ def _text_problem(
     first = next(i for i, value in enumerate(values) if value is not None and value in set(texts))
     where = f"({values[first]!r:.42} in data row {first + 1})"
     noun = f"target column `{name}`" if is_target else f"column `{name}`"
-    decimal = _decimal_of(texts, counts.index.tolist())
-    if form.decimal is None and decimal is not None:
+    fitting = _fitting_decimals(column, form)
+    if fitting and (decimal in fitting or is_target):
+        decimal = decimal if decimal in fitting else next(iter(fitting))
         problem = f"{noun} contains numbers with a decimal comma {where}"
         if decimal == "point":
-            problem = f"{noun} contains numbers with commas between thousands {where}"
+            kind = "commas between thousands" if POINT_NUMBER.fullmatch(texts[0]) else "a unit or separated thousands"
+            problem = f"{noun} contains numbers with {kind} {where}"
         return TableProblem(problem, {"decimal": decimal})
+    if fitting:
+        other = "decimal points" if decimal == "point" else "decimal commas"
+        return TableProblem(f"{noun} contains numbers {where}, but other columns have {other}", _drop(name))
     is_mixed = int(counts[is_text].sum()) < len(present) / 2
     if is_target and not (is_mixed and (len(counts) > MAX_GUESSED_TEXTS or config.task == "regression")):
         return None
@@ -175,19 +249,6 @@ def _text_problem(
         categories = "1 category" if len(counts) == 1 else f"{len(counts)} categories"
         return TableProblem(f"column `{name}` contains text with {categories} {where}", {"encode": "onehot"})
     return None
-
-
-def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
-    """Return the value of dataset.decimal with which most of the texts are numbers, or None if neither value fits."""
-    commas = sum("," in text and COMMA_NUMBER.fullmatch(text) is not None for text in texts)
-    points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
-    if 2 * max(commas, points) <= len(texts):
-        return None
-    # 1,234 is ambiguous; if any number has a decimal point, commas separate thousands.
-    has_points = any(
-        "." in value for value in values if POINT_NUMBER.fullmatch(value) or parse_numeral(value) is not None
-    )
-    return "point" if points > commas or (points == commas and has_points) else "comma"
 
 
 def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:

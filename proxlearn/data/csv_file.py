@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
+import re
 import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -83,6 +85,8 @@ def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableForma
         raise InputError(f"{path} is damaged: {error.reason}", "save it as a .csv file in UTF-8") from error
     except csv.Error as error:
         raise InputError(f"{path} is not a text table: {error}", "save it as a .csv file in UTF-8") from error
+    if re.match(r"[\[{]\s*[\[{\"]", "".join(first)):
+        raise InputError(f"{path} is a JSON file, not a table", "save it as a .csv file")
     if len(first) < max(2, least):
         _refuse_preamble(path, file, records, form)
     if len(first) < least:
@@ -110,23 +114,32 @@ def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[lis
         widest = max(counts, default=0)
         if widest > 1 and counts[0] == 1 and counts.count(widest) > len(counts) // 2:
             lines = _lines_before(file, delimiter, form.skip_lines, widest)
-            start = " ".join(of_delimiter[0])[:40]
-            problem = f"the first line, `{start}`, is not the header line, which is line {lines + 1}"
-            raise TableProblems(str(path), [TableProblem(problem, {"skip_lines": lines})])
+            raise TableProblems(str(path), [preamble_problem(" ".join(of_delimiter[0]), lines)])
+
+
+def preamble_problem(start: str, lines: int) -> TableProblem:
+    """Return the problem of a table with ``lines`` lines before its header line, the first of which is ``start``."""
+    problem = f"the first line, `{start[:40]}`, is not the header line, which is line {lines + 1}"
+    return TableProblem(problem, {"skip_lines": lines})
 
 
 def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> int:
     """Count the lines before the first record with ``fields`` fields, and move the file position back to the start."""
-    lines = skipped
-    for _ in range(skipped):
-        file.readline()
-    reader = _reader(file, delimiter)
-    for record in reader:
-        if len(record) == fields:
-            break
-        lines = skipped + reader.line_num
+    lines = next((lines for lines, record in first_lines(file, delimiter, skipped) if len(record) == fields), skipped)
     file.seek(0)
     return lines
+
+
+def first_lines(file: TextIO, delimiter: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of lines before each of the first records, and the record; the position starts at 0."""
+    file.seek(0)
+    for _ in range(skipped):
+        file.readline()
+    reader, lines = _reader(file, delimiter), skipped
+    with contextlib.suppress(csv.Error):
+        for record in itertools.islice(reader, FIRST_RECORDS):
+            yield lines, record
+            lines = skipped + reader.line_num
 
 
 def _distinct_names(path: Path | str, names: list[str]) -> list[str]:
@@ -245,6 +258,9 @@ def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str
         reason = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
         if reason.startswith("Expected"):
             raise _bad_lines_error(path, file, delimiter, form, reason) from error
+        if unclosed := re.search(r"EOF inside string starting at row (\d+)", reason):
+            # pandas counts the rows from 0 at the header line, without empty lines.
+            reason = f"a quote is opened in row {int(unclosed[1]) + 1}, counted from the header line, and never closed"
         raise InputError(f"{path} cannot be read as a table: {reason}", "correct that line or its quotes") from error
 
 

@@ -18,11 +18,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from proxlearn.data import csv_file
-from proxlearn.data.column_inspection import COMMA_NUMBER, Column, parse_column, parse_number
+from proxlearn.data.column_inspection import COMMA_NUMBER, Column, parse_column, parse_number, without_unit
 from proxlearn.data.csv_file import TableFormat
 from proxlearn.data.feature_encoding import MISSING_CATEGORY, FeatureEncoder
 from proxlearn.data.scaling import MAX_MAGNITUDE, OTHER_UNIT
 from proxlearn.data.table_file import open_table
+from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import unreadable_as_input_error, user_path
 from proxlearn.terminal.streams import notice
@@ -81,8 +82,10 @@ class RowEncoder:
         texts = [None if value is None else str(value) for value in column.values]
         row = next(i for i, text in enumerate(texts) if text is not None and parse_number(text, self.form) is None)
         text, remedy = str(texts[row]), NO_GAPS
-        if self.form.decimal is None and COMMA_NUMBER.fullmatch(text):
+        if self.form.decimal is None and COMMA_NUMBER.fullmatch(without_unit(text)):
             remedy += ", or add --decimal comma"
+        elif self.form.decimal is None and parse_number(text, TableFormat("point")) is not None:
+            remedy += ", or add --decimal point"
         elif self.form.decimal == "comma" and parse_number(text, TableFormat()) is not None:
             remedy = "add --decimal point for this table, because the model was trained with decimal commas"
         problem = f"the value {texts[row]!r:.42} in data row {first + row + 1} of column `{name}` is not a number"
@@ -170,6 +173,9 @@ class RowReader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if hasattr(self._table, "readline"):
+            # A compressed table is read from a temporary file.
+            self._table.close()
         self._file.close()
 
     @property
@@ -180,6 +186,15 @@ class RowReader:
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
         """Yield the rows of the table in order, in chunks; only one chunk is in memory at a time."""
+        try:
+            yield from self._chunks(columns)
+        except TableProblems as error:
+            # The settings in the remedy are those of a training table.
+            bad_lines = "delete the surplus fields of these lines, or delete the lines"
+            remedy = bad_lines if "bad_lines" in error.settings else "begin the table with the line of column names"
+            raise InputError(error.problem, remedy) from error
+
+    def _chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
         texts = [*columns.needed_target, *columns.keep]
         for frame in self._frames(columns, texts):
             # The columns that are copied to the output keep their spelling, even if they are features.
@@ -200,6 +215,9 @@ class RowReader:
         """Yield the rows as data frames; the columns in ``texts`` contain strings."""
         if not hasattr(self._table, "readline"):
             frame = self._table
+            if columns.rows.form.skip_lines or not columns.rows.form.header:
+                self._file.seek(0)
+                frame = open_table(self._file, self.name, columns.rows.form)
             check_columns(list(frame.columns), columns, self.name)
             frame = frame.assign(**{name: frame[name].map(_cell_text) for name in texts})
             size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(frame.columns)))

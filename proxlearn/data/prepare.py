@@ -14,7 +14,11 @@ from proxlearn.data import scaling
 from proxlearn.data.feature_encoding import FeatureEncoder
 from proxlearn.data.scaling import Scaler, ScalerFit, check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.table import Table
+from proxlearn.data.table_problems import TableProblem, TableProblems
 from proxlearn.errors import InputError
+
+MAX_SPLIT_SEEDS = 1000
+"""Number of split seeds that are tried until every class has a row in the training part."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,9 @@ def prepare(
 
     With ``scaling=paper``, the features of the test part are scaled with the statistics of the test part.
     """
-    train_rows, test_rows = split_rows(table, config, split_seed)
-    held_rows = None
-    if validation_fraction is not None:
-        train_rows, held_rows = hold_out_rows(table, train_rows, validation_fraction, split_seed)
-    _check_classes(table, train_rows, config)
+    train_rows, test_rows, held_rows = _parts(table, config, split_seed, validation_fraction)
+    if _absent_classes(table, train_rows):
+        raise _absent_classes_error(table, train_rows, config, split_seed, validation_fraction)
     encoder = fit_encoder(table, train_rows)
     if not encoder.is_identity:
         table = replace(table, X=encoder.transform(table.X, table.texts), columns=encoder.features)
@@ -115,6 +117,17 @@ def prepare(
         table=table,
         encoder=encoder,
     )
+
+
+def _parts(
+    table: Table, config: DatasetConfig, split_seed: int, validation_fraction: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the row numbers of the training part, of the test part and of the held-out rows, if any."""
+    train_rows, test_rows = split_rows(table, config, split_seed)
+    if validation_fraction is None:
+        return train_rows, test_rows, None
+    train_rows, held_rows = hold_out_rows(table, train_rows, validation_fraction, split_seed)
+    return train_rows, test_rows, held_rows
 
 
 def fit_encoder(table: Table, rows: np.ndarray) -> FeatureEncoder:
@@ -160,12 +173,25 @@ def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:
     return table.paper_scaling
 
 
-def _check_classes(table: Table, train_rows: np.ndarray, config: DatasetConfig) -> None:
-    """Raise InputError if a class has no row in the training part, because this class could not be learned."""
-    absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
-    if table.classes and absent:
-        other_split = "another split_seed" if config.split == "shuffled" else "dataset.split=shuffled"
-        raise InputError(
-            f"class `{table.classes[absent[0]]}` has no row in the training part",
-            f"use {other_split}, or a larger dataset.train_fraction",
-        )
+def _absent_classes(table: Table, train_rows: np.ndarray) -> list[str]:
+    """Return the classes without a row in the training part; they cannot be learned."""
+    if not table.classes:
+        return []
+    present = set(np.unique(table.target[train_rows]).tolist())
+    return [name for i, name in enumerate(table.classes) if i not in present]
+
+
+def _absent_classes_error(
+    table: Table, train_rows: np.ndarray, config: DatasetConfig, split_seed: int, validation_fraction: float | None
+) -> InputError:
+    """Return the error for classes without a row in the training part, with a split_seed that solves it, if any."""
+    absent = _absent_classes(table, train_rows)
+    listed = ", ".join(f"`{name}`" for name in absent)
+    problem = f"class {listed} has no row" if len(absent) == 1 else f"classes {listed} have no row"
+    problem += " in the training part"
+    if config.split != "shuffled":
+        return InputError(problem, "use dataset.split=shuffled, or a larger dataset.train_fraction")
+    for seed in range(split_seed + 1, split_seed + 1 + MAX_SPLIT_SEEDS):
+        if not _absent_classes(table, _parts(table, config, seed, validation_fraction)[0]):
+            return TableProblems(config.path or config.name, [TableProblem(problem, {"split_seed": seed})])
+    return InputError(problem, "leave out the rows of these classes, or use a larger dataset.train_fraction")

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
+from proxlearn.data.csv_file import TableFormat
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.portability import physical_memory
 from proxlearn.terminal.streams import notice
@@ -132,15 +133,18 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """Characters that occur in binary files, but not in text tables."""
 
 
-def open_table(file: BinaryIO, name: Path | str) -> Any:
-    """Open the table in a seekable file; return a text stream or, for Parquet and Excel, a pandas data frame."""
+def open_table(file: BinaryIO, name: Path | str, form: TableFormat | None = None) -> Any:
+    """Open the table in a seekable file; return a text stream or, for Parquet and Excel, a pandas data frame.
+
+    ``form`` states the position of the header line of an Excel file; for text, the caller finds the header line.
+    """
     start = file.read(8)
     file.seek(0)
     for mark, decompress in COMPRESSED.items():
         if start.startswith(mark):
-            return open_table(_decompress(decompress(file), name), name)
+            return _open_temporary(_decompress(decompress(file), name), name, form)
     if start.startswith(ZIP):
-        return _open_zip(file, name)
+        return _open_zip(file, name, form or TableFormat())
     if start.startswith(PARQUET):
         return _read_parquet(file, name)
     if start.startswith(OLD_EXCEL):
@@ -194,14 +198,14 @@ def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
     return None
 
 
-def _open_zip(file: BinaryIO, name: Path | str) -> Any:
+def _open_zip(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
     """Open the table in a zip archive that contains a single file, or in an Excel file, which is also a zip archive."""
     with _damage_as_input_error(name):
         archive = zipfile.ZipFile(file)
         members = [member.filename for member in archive.infolist() if not member.is_dir()]
     if "[Content_Types].xml" in members:
         file.seek(0)
-        return _read_excel(file, name)
+        return _read_excel(file, name, form)
     tables = [member for member in members if not member.startswith("__MACOSX/") and Path(member).name[0] != "."]
     if len(tables) != 1:
         listed = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
@@ -209,7 +213,17 @@ def _open_zip(file: BinaryIO, name: Path | str) -> Any:
         raise InputError(problem, "extract the archive, and give the path of the file with the table")
     with _damage_as_input_error(name):
         member = archive.open(tables[0])
-    return open_table(_decompress(member, name), name)
+    return _open_temporary(_decompress(member, name), name, form)
+
+
+def _open_temporary(file: BinaryIO, name: Path | str, form: TableFormat | None) -> Any:
+    """Open the table in a temporary file, which is closed with the text stream or, for a data frame, immediately."""
+    with contextlib.ExitStack() as unused:
+        unused.callback(file.close)
+        opened = open_table(file, name, form)
+        if hasattr(opened, "readline"):
+            unused.pop_all()
+    return opened
 
 
 def _decompress(stream: Any, name: Path | str) -> BinaryIO:
@@ -261,18 +275,21 @@ def _read_parquet(file: BinaryIO, name: Path | str) -> Any:
     return _with_text_names(frame.reset_index() if named_index else frame.reset_index(drop=True))
 
 
-def _read_excel(file: BinaryIO, name: Path | str) -> Any:
+def _read_excel(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
     import pandas as pd
 
     _require("Excel", name)
     try:
         with pd.ExcelFile(file, engine="openpyxl") as book:
             sheets = book.sheet_names
-            frame = pd.read_excel(book, sheet_name=sheets[0])
+            header = 0 if form.header else None
+            frame = pd.read_excel(book, sheet_name=sheets[0], header=header, skiprows=form.skip_lines)
     except Exception as error:
         raise _unreadable(name, "Excel", error) from error
     if len(sheets) > 1:
         notice(f"{name} has {len(sheets)} sheets; only the first one, `{sheets[0]}`, is read")
+    if not form.header:
+        return frame.set_axis([f"c{i + 1}" for i in range(len(frame.columns))], axis="columns")
     return _with_text_names(frame)
 
 

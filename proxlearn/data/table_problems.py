@@ -40,17 +40,24 @@ class TableProblems(InputError):
     """Raised if a table has problems that settings can solve; ``settings`` contains the settings that solve them all.
 
     The remedy of the message lists these settings as overrides; ``for_command`` adds them to the user's command.
+    ``unsolved`` is a further error, which no setting solves.
     """
 
-    def __init__(self, name: str, problems: Sequence[TableProblem]) -> None:
-        self.name, self.problems = name, list(problems)
+    def __init__(self, name: str, problems: Sequence[TableProblem], unsolved: InputError | None = None) -> None:
+        self.name, self.problems, self.unsolved = name, list(problems), unsolved
         self.settings: dict[str, Any] = {}
         for problem in problems:
             self.settings = merge_settings(self.settings, problem.settings)
         texts = [problem.text for problem in problems]
         listed = texts[0] if len(texts) == 1 else " ".join(f"({i + 1}) {text};" for i, text in enumerate(texts))[:-1]
         count = "" if len(texts) == 1 else f"{len(texts)} problems: "
-        super().__init__(f"{name}: {count}{listed}", "add " + " ".join(self.overrides()))
+        also = "" if unsolved is None else f"; also, {unsolved.problem}"
+        super().__init__(f"{name}: {count}{listed}{also}", f"{self._first}add " + " ".join(self.overrides()))
+
+    @property
+    def _first(self) -> str:
+        """The remedy of the error that no setting solves; it precedes the remedy of the other problems."""
+        return "" if self.unsolved is None else f"{self.unsolved.remedy}, then "
 
     def overrides(self) -> list[str]:
         """Return the settings as overrides that can be added to a `proxlearn train` command in a shell."""
@@ -62,12 +69,12 @@ class TableProblems(InputError):
         if words[1:2] == ["fit"]:
             remedy = shlex.join(_with_fit_options(words, self.settings))
         elif words[1:2] == ["train"]:
-            keys = tuple(f"dataset.{key}=" for key in self.settings)
+            keys = tuple(f"{config_key(key)}=" for key in self.settings)
             kept = [word for word in words if not word.lstrip("+").startswith(keys)]
             remedy = " ".join([shlex.join(kept), *self.overrides()])
         else:
             return self
-        return InputError(self.problem, f"run: {remedy}")
+        return InputError(self.problem, f"{self._first}run: {remedy}")
 
 
 def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,15 +93,20 @@ def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict
     return merged
 
 
+def config_key(key: str) -> str:
+    """Return the key of a setting in the config; all settings except split_seed belong to the dataset."""
+    return key if key == "split_seed" else f"dataset.{key}"
+
+
 def _override(key: str, value: Any) -> str:
     if key in LIST_SETTINGS:
-        return override_list(f"dataset.{key}", value)
-    return override_word(f"dataset.{key}", value) if isinstance(value, str) else f"dataset.{key}={value}".lower()
+        return override_list(config_key(key), value)
+    return override_word(config_key(key), value) if isinstance(value, str) else f"{config_key(key)}={value}".lower()
 
 
 def _with_fit_options(words: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
     """Return the words of a `proxlearn fit` command, with the options for the settings added or replaced."""
-    replaced = {FIT_OPTIONS[key] for key in settings}
+    replaced = {FIT_OPTIONS[key] for key in settings if key in FIT_OPTIONS}
     kept: list[str] = []
     skip = False
     for word in words:
@@ -107,6 +119,9 @@ def _with_fit_options(words: Sequence[str], settings: Mapping[str, Any]) -> list
     for key, value in settings.items():
         if key == "header":
             kept.append(FIT_OPTIONS[key])
+            continue
+        if key not in FIT_OPTIONS:
+            kept += ["--set", f"{key}={value}"]
             continue
         for item in value if key in LIST_SETTINGS else (value,):
             # A value that begins with a dash would be read as an option.

@@ -11,6 +11,7 @@ import numpy as np
 
 from proxlearn.core.options import Task
 from proxlearn.data.csv_file import parse_numeral
+from proxlearn.data.scaling import MAX_MAGNITUDE, OTHER_UNIT
 from proxlearn.errors import InputError
 
 MAX_GUESSED_CLASSES = 20
@@ -45,6 +46,10 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
         )
     task = task or _guess_task(distinct, numeric, len(values))
     if task == "regression":
+        if numeric and np.abs(distinct).max() > MAX_MAGNITUDE:
+            row = int(np.abs(values).argmax())
+            problem = f"the value {values[row]:.6g} in data row {row + 1} of target column `{name}` is too large"
+            raise InputError(problem, OTHER_UNIT)
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
             problem = (

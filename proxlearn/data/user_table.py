@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,11 +22,12 @@ from proxlearn.data.column_inspection import (
     Column,
     counts_rows,
     feature_problems,
+    infer_decimal,
     is_constant,
     parse_column,
     target_problems,
 )
-from proxlearn.data.csv_file import TableFormat, no_header_problem, parse_numeral
+from proxlearn.data.csv_file import TableFormat, no_header_problem, parse_numeral, preamble_problem
 from proxlearn.data.dataset_files import digest
 from proxlearn.data.feature_encoding import MISSING_CATEGORY
 from proxlearn.data.table import DatasetInfo, Table
@@ -36,7 +37,7 @@ from proxlearn.data.target_encoding import TargetEncoding, infer_target, keep_sp
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import unreadable_as_input_error, user_path
 from proxlearn.printable_text import override_list, override_word
-from proxlearn.terminal.streams import notice
+from proxlearn.terminal.streams import distinct_notices, notice, silent_notices
 
 INFO = DatasetInfo(
     None,
@@ -74,16 +75,18 @@ def load(config: DatasetConfig) -> Table:
     for _ in range(MAX_ROUNDS):
         notices: list[str] = []
         try:
-            table = _load(path, content, attempt, notices)
+            with distinct_notices() if attempt is config else silent_notices():
+                table = _load(path, content, attempt, notices)
         except TableProblems as found:
             problems += found.problems
-            settings = merge_settings(settings, found.settings)
+            if (more := merge_settings(settings, found.settings)) == settings:
+                break
+            settings = more
             attempt = replace(config, **settings)
         except InputError as error:
             if not problems:
                 raise
-            others = TableProblems(str(path), problems)
-            raise InputError(f"{others.problem}; also, {error.problem}", f"{error.remedy}; {others.remedy}") from error
+            raise TableProblems(str(path), problems, error) from error
         else:
             if not problems:
                 for text in notices:
@@ -132,14 +135,22 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
         raise InputError(
             f"{path} has fewer than two rows of data", "give at least one row for training and one for testing"
         )
+    for name, column in targets.items():
+        if column.missing.all():
+            raise InputError(f"{path}: target column `{name}` has no value in any row", "choose another target column")
     if not features:
-        raise InputError(f"{path} has no column besides the target", "add at least one feature column")
+        raise InputError(
+            f"{path} has no other column from which the target can be predicted",
+            "add a column of numbers or a column with a few categories to the table",
+        )
     if len(uninformative) == len(features):
         problem = f"{path}: {_describe_columns(uninformative)} the same value in every row"
         raise InputError(problem, "add a column whose values differ")
     features = {name: column for name, column in features.items() if name not in uninformative}
-    problems = [problem for name in targets for problem in target_problems(name, targets[name], config, form)]
-    problems += feature_problems(features, config, form)
+    used = {**targets, **features}
+    decimal = infer_decimal(used.values(), form, is_text_file=raw.read_texts is not None)
+    problems = [problem for name in targets for problem in target_problems(name, targets[name], config, form, decimal)]
+    problems += feature_problems(features, config, form, decimal)
     if problems:
         raise TableProblems(str(path), problems)
     if uninformative:
@@ -191,13 +202,13 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
         columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
         target = target if target not in columns else f"{target} (target)"
         return _RawTable({**columns, target: _typed_target(values)}), [target]
-    opened = open_table(io.BytesIO(content), path)
+    opened = open_table(io.BytesIO(content), path, form)
     read_texts = None
     if hasattr(opened, "readline"):
         file: TextIO = opened
         with file:
             header = csv_file.read_header(path, file, form=form)
-            _check_targets(path, targets, header.names)
+            _check_targets(path, targets, header.names, csv_file.first_lines(file, header.delimiter, form.skip_lines))
             (frame,) = csv_file.read_frames(path, file, header, form=form)
 
         def read_texts(name: str) -> np.ndarray:
@@ -206,7 +217,9 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
 
     else:
         frame = opened
-        _check_targets(path, targets, list(frame.columns))
+        first = frame.head(csv_file.FIRST_RECORDS).astype(object).map(lambda cell: "" if cell != cell else str(cell))
+        lines = [(form.skip_lines + 1 + i, cells) for i, cells in enumerate(first.to_numpy().tolist())]
+        _check_targets(path, targets, list(frame.columns), lines)
     columns = {name: parse_column(frame[name], form, markers) for name in frame.columns}
     for name in targets:
         if frame[name].dtype == bool or (read_texts is None and columns[name].kind == "number"):
@@ -225,7 +238,11 @@ def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
     return parsed or Column("number", values.astype(np.float64))
 
 
-def _check_targets(path: Path, targets: list[str], names: list[str]) -> None:
+def _check_targets(path: Path, targets: list[str], names: list[str], lines: Iterable[tuple[int, list[str]]]) -> None:
+    """Raise an error if the table lacks a target; a line of ``lines`` that contains all targets is the header line.
+
+    ``lines`` yields the number of lines before each of the first records, and the cells of the record.
+    """
     if not targets:
         raise InputError("dataset=csv needs the name of the column to predict", _target_remedy(names))
     for target in targets:
@@ -233,6 +250,10 @@ def _check_targets(path: Path, targets: list[str], names: list[str]) -> None:
             numerals = [name for name in names if parse_numeral(name) is not None]
             if 2 * len(numerals) >= len(names):
                 raise TableProblems(str(path), [no_header_problem(names)])
+            for number, cells in lines:
+                is_header = {*targets} <= {*cells} and not any(parse_numeral(cell) is not None for cell in cells)
+                if number and is_header:
+                    raise TableProblems(str(path), [preamble_problem(names[0], number)])
             raise InputError(f"{path} has no column `{target}`", did_you_mean(target, names))
 
 

@@ -43,7 +43,8 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decimal",
         choices=("comma", "point"),
-        help="how numbers are written: comma (1.234,5) or point (1,234.5 or 1234.5); default: as in training",
+        help="how numbers are written: comma (1.234,5) or point (1,234.5 or 1234.5), also as 1 234, $5 or 5 %%; "
+        "default: as in training",
     )
 
 

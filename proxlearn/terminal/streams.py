@@ -11,7 +11,8 @@ import io
 import os
 import select
 import sys
-from typing import TextIO
+from collections.abc import Iterator
+from typing import ClassVar, TextIO
 
 from proxlearn.errors import RunError
 from proxlearn.printable_text import printable
@@ -109,10 +110,34 @@ class Notices:
     """A flag that silences the notices of this process; of several ranks, only one prints notices."""
 
     silent = False
+    printed: ClassVar[set[str] | None] = None
+    """The notices that are not printed again; None outside of ``distinct_notices``."""
+
+
+@contextlib.contextmanager
+def distinct_notices() -> Iterator[None]:
+    """Print each notice inside the block only once."""
+    before, Notices.printed = Notices.printed, set()
+    try:
+        yield
+    finally:
+        Notices.printed = before
+
+
+@contextlib.contextmanager
+def silent_notices() -> Iterator[None]:
+    """Print no notice inside the block."""
+    before, Notices.silent = Notices.silent, True
+    try:
+        yield
+    finally:
+        Notices.silent = before
 
 
 def notice(text: str) -> None:
     """Print ``text`` as one line on stderr, unless this process is silent."""
-    if Notices.silent:
+    if Notices.silent or text in (Notices.printed or ()):
         return
+    if Notices.printed is not None:
+        Notices.printed.add(text)
     try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -8,17 +8,19 @@ import io
 import lzma
 import shlex
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from proxlearn import cli
 from proxlearn.commands.fit import build_parser, overrides
 from proxlearn.data import registry
+from proxlearn.data.new_rows import ColumnSpec, RowEncoder, RowReader
 from proxlearn.data.prepare import check_magnitudes, prepare
 from proxlearn.data.table_problems import TableProblems
+from proxlearn.data.user_table import table_format
 from proxlearn.errors import InputError
 from tests.conftest import config_of
 
@@ -52,11 +54,23 @@ def binary(table: pd.DataFrame, kind: str) -> bytes:
             archive.writestr("__MACOSX/._inside.csv", b"\x00\x05")
     elif kind == "parquet":
         table.to_parquet(file)
+    elif kind.endswith("csv.xlsx"):
+        # Excel files that have the header line at another place than the first row.
+        table.to_excel(file, index=False, header=kind != "none.csv.xlsx", startrow=3 if kind == "title.csv.xlsx" else 0)
     else:
         table.to_excel(file, index=False)
     return file.getvalue()
 
 
+def wide() -> pd.DataFrame:
+    """Return a table whose 200 further columns have four kinds of problems."""
+    cells = (lambda i, j: f"k{i}-{j}", lambda i, j: "uvw"[j % 3], lambda i, j: None if j == i % ROWS else j * 1.5)
+    kinds = (*cells, lambda i, j: "n.d." if j == i % ROWS else j * 0.5)
+    columns = {f"c{i}": [kinds[i % 4](i, j) for j in range(ROWS)] for i in range(200)}
+    return pd.concat([pd.DataFrame(columns), frame()], axis="columns")
+
+
+ROW = np.arange(ROWS)
 TOWNS = np.array(["Oslo", "Rome", "Bonn"])[np.arange(ROWS) % 3]
 DAYS = pd.date_range("2020-01-01", periods=ROWS)
 COMMAS = frame().assign(x=lambda t: t["x"].map("{:.3f}".format).str.replace(".", ","))
@@ -117,16 +131,81 @@ FILES: dict[str, tuple[str, bytes, str, str]] = {
     "extremes": ("extremes.csv", text(frame().assign(**EXTREMES)), READ, "label"),
     "denormal": ("denormal.csv", text(frame().assign(d=np.arange(ROWS) % 2 * 5e-324)), READ, "label"),
     "everything": ("everything.csv", text(MANY), ANSWERED, "label"),
+    "Excel's UTF-16 text": (
+        "tabs16.txt", text(COMMAS, sep="\t").decode().encode("utf-16"), ANSWERED, "label"
+    ),
+    "cp1252, decimal commas, separators at the ends of lines": (
+        "german.csv", text(COMMAS.rename(columns={"z": "gr\u00f6\u00dfe"}), sep=";").decode()
+        .replace("\n", ";\n").encode("cp1252"), ANSWERED, "label"
+    ),
+    "separators at the ends of the rows": (
+        "ends.csv", text(frame()).replace(b"\n", b",\n").replace(b"label,", b"label", 1), READ, "label"
+    ),
+    "empty lines": ("empty.csv", text(frame()).replace(b"\n", b"\n\n", 20) + b",,\n,,\n", ANSWERED, "label"),
+    "quotes with line breaks": (
+        "breaks.csv", text(frame(note=[f'line {i}\nof "two", {i}' for i in range(ROWS)])), ANSWERED, "label"
+    ),
+    "percent signs": ("percent.csv", text(frame(p=[f"{i % 7 * 5}.5 %" for i in range(ROWS)])), ANSWERED, "label"),
+    "currency": ("dollar.csv", text(frame(p=[f"-${i * 1237.5:,.2f}" for i in range(ROWS)])), ANSWERED, "label"),
+    "currency after decimal commas": (
+        "euro.csv", text(COMMAS[["x", "label"]].assign(p=[f"{i * 1237},5 \u20ac" for i in range(ROWS)]), sep=";"),
+        ANSWERED, "label"
+    ),
+    "blanks between thousands": (
+        "blank.csv", text(frame(p=[f"{i * 1237.5:,.1f}".replace(",", "\u202f") for i in ROW])), ANSWERED, "label"
+    ),
+    "minus signs of Unicode": (
+        "minus.csv", text(frame(p=[f"\u2212{i}.5" for i in range(ROWS)])), ANSWERED, "label"
+    ),
+    "one column with decimal commas": (
+        "mixed.csv", text(COMMAS.assign(w=np.linspace(0, 1, ROWS)), sep=";"), ANSWERED, "label"
+    ),
+    "numbers and text in equal parts": (
+        "types.csv", text(frame(m=[f"a{i}" if i % 4 == 0 else i for i in range(ROWS)])), ANSWERED, "label"
+    ),
+    "truth words": (
+        "truth.csv", text(frame(a=np.where(ROW % 3 == 0, "TRUE", "FALSE"), b=np.where(ROW % 2, "ja", "nein"))),
+        ANSWERED, "label"
+    ),
+    "a class in one row, which is a test row": (
+        "rare.csv", text(frame().assign(label=[*("a", "b") * 29, "a", "rare"])), ANSWERED, "label"
+    ),
+    "a very long text": ("long.csv", text(frame(t=["word " * 40_000 + str(i) for i in ROW])), ANSWERED, "label"),
+    "dashes for missing values": ("dashes.csv", text(with_cells("x", {0: "-", 1: "--", 2: "-x"})), ANSWERED, "label"),
+    "200 columns with problems": ("wide.csv", text(wide()), ANSWERED, "label"),
+    "the target is missing in half of the rows": (
+        "half.csv", text(frame().assign(label=lambda t: t["label"].where(ROW % 2 == 0))), ANSWERED, "label"
+    ),
+    "a title with separators": ("title2.csv", b"# made here, in 2020\n" + text(frame()), ANSWERED, "label"),
+    "excel with a title": ("title.xlsx", binary(frame(), "title.csv.xlsx"), ANSWERED, "label"),
+    "excel without a header": ("none.xlsx", binary(frame(), "none.csv.xlsx"), ANSWERED, "label"),
+    "a line with units": ("units.csv", text(frame()).replace(b"\n", b"\nkg,m,-\n", 1), ANSWERED, "label"),
+    "line ends of old Macintoshes": ("cr.csv", text(frame()).replace(b"\n", b"\r"), READ, "label"),
 }  # fmt: skip
 
 
 def load(words: list[str]) -> None:
-    """Load, split and scale the table of a `proxlearn fit` command, in this process."""
+    """Load, split and scale the table of a `proxlearn fit` command, in this process.
+
+    Check that a prediction reads the same features from the same file.
+    """
     config = config_of(*overrides(build_parser().parse_args(words)))
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     check_magnitudes(prepared, ("float64",))
     assert np.isfinite(prepared.table.X).all()
     assert np.isfinite(prepared.train.X.numpy()).all()
+    table, form = prepared.table, replace(table_format(config.dataset), bad_lines=None)
+    rows = RowEncoder(prepared.encoder, form, tuple(config.dataset.missing_values or ()))
+    columns = ColumnSpec(rows, table.target_columns, ignore_extra=True)
+    with RowReader(str(config.dataset.path)) as reader:
+        if config.dataset.bad_lines is not None:
+            # A prediction has one row per line, so lines are never left out.
+            with pytest.raises(InputError, match="delete the surplus fields of these lines, or delete the lines"):
+                list(reader.chunks(columns))
+            return
+        X = np.concatenate([chunk.X for chunk in reader.chunks(columns)])
+    # A row without a target is predicted, but it is not a training row.
+    assert {*map(tuple, table.X)} <= {*map(tuple, X)}
 
 
 def followed(words: list[str]) -> str:
@@ -185,6 +264,53 @@ def test_a_table_without_rows_asks_for_rows(name: str, content: bytes, tmp_path:
     load([str(path), "--target", "label"])
 
 
+def test_problems_that_no_setting_solves_are_in_the_same_message_and_the_command_works_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = frame(a=[f"k{i}" for i in range(ROWS)])[["a", "label"]]
+    Path("ids.csv").write_bytes(text(ids))
+    with pytest.raises(TableProblems) as caught:
+        load(["ids.csv", "--target", "label"])
+    message = str(caught.value.for_command("proxlearn fit ids.csv --target label"))
+    assert "column `a` contains text with 60 different values" in message
+    remedy, _, command = message.rpartition(", then run: ")
+    assert remedy.endswith("add a column of numbers or a column with a few categories to the table")
+    Path("ids.csv").write_bytes(text(ids.assign(x=frame()["x"])))
+    load(shlex.split(command)[2:])
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("t.csv", text(frame().assign(label=None)), "target column `label` has no value in any row; choose another"),
+        ("t.csv", text(frame().assign(label="yes")), "`label` has only one distinct value, `yes`; choose another"),
+        (
+            "t.csv",
+            text(frame().assign(label=np.linspace(-1, 1, ROWS) * 1.7e308)),
+            "-1.7e\\+308 in data row 1 of target",
+        ),
+        ("t.csv", text(frame()).replace(b"no", b'"no', 1), "a quote is opened in row .*, and never closed; correct"),
+        ("t.json", frame().to_json(orient="records").encode(), "is a JSON file, not a table; save it as a .csv file"),
+    ],
+)
+def test_a_table_that_no_setting_makes_usable_is_one_line(
+    name: str, content: bytes, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load([str(tmp_path / name), "--target", "label"])
+    assert not isinstance(caught.value, TableProblems)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_notice_about_a_table_is_printed_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_bytes(text(frame(stadt="K\u00f6ln", town=TOWNS)).decode().encode("cp1252"))
+    with pytest.raises(TableProblems):
+        load([str(tmp_path / "t.csv"), "--target", "label"])
+    assert capfd.readouterr().err.count("it is read as cp1252") == 1
+
+
 def test_a_damaged_archive_and_an_archive_of_two_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(text(frame()))[:-20])
     with pytest.raises(InputError, match="cannot be decompressed"):
@@ -194,56 +320,3 @@ def test_a_damaged_archive_and_an_archive_of_two_files_are_one_line(tmp_path: Pa
             archive.writestr(name, text(frame()))
     with pytest.raises(InputError, match=r"a single file, not 2 \(a.csv, b.csv\); extract the archive"):
         load([str(tmp_path / "two.zip"), "--target", "label"])
-
-
-@pytest.mark.parametrize("missing", ["indicator", "drop"])
-def test_predictions_repeat_the_encoding_of_the_training_table(
-    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = with_cells("x", {3: None, 5: "?"}).assign(town=TOWNS, id=range(ROWS), day=DAYS.astype(str))
-    Path("my.csv").write_bytes(text(table))
-    words = ["--encode", "onehot", "--missing", missing, "--missing-value", "?", "--drop", "id", "--drop", "day"]
-    short = ["--set", "N=20", "--set", "steps=5", "--set", "compile=off", "--set", "threads=1"]
-    short += ["--set", "beta=1e4", "--set", "h=0.1", "--set", "epsilon=1", "--set", "init_scale=1"]
-    assert cli.main(["fit", "my.csv", "--target", "label", *words, *short, "-o", "run"]) == 0
-    printed = capfd.readouterr().out
-    assert "my.csv: `label`, one of 2 classes" in printed
-    assert "always the most frequent class" in printed
-    assert not any(word in printed for word in ("saturated", "particle", "risk_paper"))
-    # The columns that were dropped may be there or not, and the order of the columns does not matter.
-    Path("new.csv").write_bytes(text(table.drop(columns=["id", "label"])[["town", "z", "day", "x"]]))
-    assert cli.main(["predict", "run", "--data", "new.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
-    predictions = pd.read_csv("out.csv")
-    assert predictions["prediction"].isna().tolist() == [missing == "drop" and i in (3, 5) for i in range(ROWS)]
-    for kind in ("parquet", "xlsx"):
-        typed = table.assign(x=pd.to_numeric(table["x"], errors="coerce"), z=table["z"].astype(float))
-        getattr(typed, {"parquet": "to_parquet", "xlsx": "to_excel"}[kind])(f"new.{kind}", index=False)
-        assert cli.main(["predict", "run", "--data", f"new.{kind}", "-o", f"out-{kind}.csv"]) == 0
-        pd.testing.assert_frame_equal(pd.read_csv(f"out-{kind}.csv"), predictions)
-    Path("unknown.csv").write_bytes(text(table).replace(b"Oslo", b"Paris"))
-    capfd.readouterr()
-    assert cli.main(["predict", "run", "--data", "unknown.csv", "-o", "out.csv"]) == 0
-    assert "column `town` contains 'Paris', which does not occur in the training rows" in capfd.readouterr().err
-    assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
-    assert f'"rows": {ROWS - 2 * (missing == "drop")}' in capfd.readouterr().out
-
-
-def test_several_targets_are_fitted_predicted_and_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = frame().assign(label=lambda t: 100 * t["x"] + t["z"])
-    Path("my.csv").write_bytes(text(table.assign(w=np.linspace(0, 1, ROWS) ** 2)))
-    short = [word for setting in ("N=10", "steps=4", "compile=off", "threads=1") for word in ("--set", setting)]
-    short += [word for setting in ("beta=1e4", "h=0.1", "epsilon=1", "init_scale=1") for word in ("--set", setting)]
-    assert cli.main(["fit", "my.csv", "--target", "label", "--target", "x", *short, "-o", "run"]) == 0
-    assert cli.main(["predict", "run", "--data", "my.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
-    predictions = pd.read_csv("out.csv")
-    assert list(predictions.columns) == ["prediction_label", "prediction_x", "spread_label", "spread_x"]
-    capfd.readouterr()
-    assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
-    metrics = pd.read_json(io.StringIO(capfd.readouterr().out), typ="series")["weighted"]
-    for name in ("label", "x"):
-        error = np.sqrt(np.mean((predictions[f"prediction_{name}"] - table[name]) ** 2))
-        assert metrics[f"rmse_in_units_{name}"] == pytest.approx(error, rel=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,9 +15,11 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from proxlearn import cli
+from proxlearn.config.compose import register_resolvers
 from proxlearn.run.config_validation import validate_config
 from proxlearn.run.train import train as train_run
 from proxlearn.views.run import run_data, run_views
+from tests.data.test_messy_files import DAYS, ROWS, TOWNS, frame, text, with_cells
 
 SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
 METRICS = [
@@ -41,6 +44,7 @@ def train(*args: str) -> int:
 
 def train_without_views(*args: str) -> Path:
     """Make the same run without drawing, which takes longer than a short run."""
+    register_resolvers()
     with initialize_config_module("proxlearn.configs", version_base="1.3"):
         config = validate_config(compose("train", [*args, *SHORT], return_hydra_config=True))
     return train_run(config, Path("run").absolute(), command="a test").folder
@@ -189,3 +193,56 @@ def test_an_error_in_an_empty_folder_leaves_the_folder(
     assert cli.main(["train", "dataset=csv", "dataset.path=no.csv"]) == 2
     assert here.is_dir()
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("missing", ["indicator", "drop"])
+def test_predictions_repeat_the_encoding_of_the_training_table(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = with_cells("x", {3: None, 5: "?"}).assign(town=TOWNS, id=range(ROWS), day=DAYS.astype(str))
+    Path("my.csv").write_bytes(text(table))
+    words = ["--encode", "onehot", "--missing", missing, "--missing-value", "?", "--drop", "id", "--drop", "day"]
+    short = ["--set", "N=20", "--set", "steps=5", "--set", "compile=off", "--set", "threads=1"]
+    short += ["--set", "beta=1e4", "--set", "h=0.1", "--set", "epsilon=1", "--set", "init_scale=1"]
+    assert cli.main(["fit", "my.csv", "--target", "label", *words, *short, "-o", "run"]) == 0
+    printed = capfd.readouterr().out
+    assert "my.csv: `label`, one of 2 classes" in printed
+    assert "always the most frequent class" in printed
+    assert not any(word in printed for word in ("saturated", "particle", "risk_paper"))
+    # The columns that were dropped may be there or not, and the order of the columns does not matter.
+    Path("new.csv").write_bytes(text(table.drop(columns=["id", "label"])[["town", "z", "day", "x"]]))
+    assert cli.main(["predict", "run", "--data", "new.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
+    predictions = pd.read_csv("out.csv")
+    assert predictions["prediction"].isna().tolist() == [missing == "drop" and i in (3, 5) for i in range(ROWS)]
+    for kind in ("parquet", "xlsx"):
+        typed = table.assign(x=pd.to_numeric(table["x"], errors="coerce"), z=table["z"].astype(float))
+        getattr(typed, {"parquet": "to_parquet", "xlsx": "to_excel"}[kind])(f"new.{kind}", index=False)
+        assert cli.main(["predict", "run", "--data", f"new.{kind}", "-o", f"out-{kind}.csv"]) == 0
+        pd.testing.assert_frame_equal(pd.read_csv(f"out-{kind}.csv"), predictions)
+    Path("unknown.csv").write_bytes(text(table).replace(b"Oslo", b"Paris"))
+    capfd.readouterr()
+    assert cli.main(["predict", "run", "--data", "unknown.csv", "-o", "out.csv"]) == 0
+    assert "column `town` contains 'Paris', which does not occur in the training rows" in capfd.readouterr().err
+    assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
+    assert f'"rows": {ROWS - 2 * (missing == "drop")}' in capfd.readouterr().out
+
+
+def test_several_targets_are_fitted_predicted_and_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = frame().assign(label=lambda t: 100 * t["x"] + t["z"])
+    Path("my.csv").write_bytes(text(table.assign(w=np.linspace(0, 1, ROWS) ** 2)))
+    short = [word for setting in ("N=10", "steps=4", "compile=off", "threads=1") for word in ("--set", setting)]
+    short += [word for setting in ("beta=1e4", "h=0.1", "epsilon=1", "init_scale=1") for word in ("--set", setting)]
+    assert cli.main(["fit", "my.csv", "--target", "label", "--target", "x", *short, "-o", "run"]) == 0
+    assert cli.main(["predict", "run", "--data", "my.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
+    predictions = pd.read_csv("out.csv")
+    assert list(predictions.columns) == ["prediction_label", "prediction_x", "spread_label", "spread_x"]
+    capfd.readouterr()
+    assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
+    metrics = pd.read_json(io.StringIO(capfd.readouterr().out), typ="series")["weighted"]
+    for name in ("label", "x"):
+        error = np.sqrt(np.mean((predictions[f"prediction_{name}"] - table[name]) ** 2))
+        assert metrics[f"rmse_in_units_{name}"] == pytest.approx(error, rel=1e-9)
