@@ -85,7 +85,7 @@ class ConvexNet:
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
 
     def pack(self) -> PackedNet:
-        """Return the packed quadratics of all units, which do not depend on the particles."""
+        """Return the packed quadratics of all units; the result does not depend on the particles."""
         Q = torch.bmm(2 * self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
         return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))

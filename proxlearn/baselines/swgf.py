@@ -89,7 +89,7 @@ class RealNvp:
 
 
 def _init_layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
-    """Return layers with uniformly drawn parameters of variance 1 / (3 inputs); the last layer is zero."""
+    """Return layers with uniformly drawn parameters of variance 1/(3n) for n inputs; the last layer is zero."""
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):
         bound = inputs**-0.5 if len(layers) < HIDDEN_LAYERS else 0.0

@@ -28,7 +28,7 @@ from proxlearn.core.options import Tolerance
 
 @dataclass(frozen=True)
 class ProximalSolution:
-    """The solution of the fixed point: the new weights, the potentials and the error bound."""
+    """The result of the fixed-point iteration: the new weights, the potentials and the error bound."""
 
     log_rho: Tensor
     log_z: Tensor

@@ -163,7 +163,7 @@ class World:
             time.sleep(10 * POLL_SECONDS)
 
     def settle(self, error: ProxlearnError) -> ProxlearnError:
-        """Send the error that ends this rank to the other ranks, and return the error that this rank should raise.
+        """Send the error of this rank to the other ranks, and return the error that this rank should raise.
 
         Exactly one rank prints the error; the other ranks are silent.
         """

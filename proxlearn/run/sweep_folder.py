@@ -132,9 +132,9 @@ class SweepFolder:
 
 
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
-    """Return whether a job failed after the newest session of its run began.
+    """Return whether a job failed after the newest session in its run folder began.
 
-    Such a job was rejected, and the run in its folder belongs to another job.
+    The job was then rejected at its start, and the session belongs to another job with the same folder.
     """
     if record is None or record.state != "failed":
         return False

@@ -95,7 +95,7 @@ def epsilon_table(rows: Rows, time: str, N: int = 300) -> str:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The total variations per seed at the setting that was chosen for a dimension and N, on seeds of its own."""
+    """The total variations at the setting chosen for a dimension and N, for seeds that were not used for the choice."""
 
     p: int
     N: int
@@ -114,7 +114,7 @@ class Confirmation:
         return float(self.arguments["epsilon"]) / rule_of_thumb(self.p, self.N, 1.0)
 
     def ratio(self, reference: str) -> tuple[float, float, float]:
-        """Return the geometric mean of the total variations divided by those of another estimate, and its interval.
+        """Return the geometric mean of the ratios to the total variations of another estimate, and its interval.
 
         The ratios are paired by seed. The interval is Student's for the mean of their logarithms, with Bonferroni's
         correction for ``family`` intervals.
@@ -125,13 +125,13 @@ class Confirmation:
         return math.exp(ratios.mean), math.exp(ratios.mean - half), math.exp(ratios.mean + half)
 
     def verdict(self, reference: str) -> str:
-        """Return whether the weights are "better" or "worse" than another estimate, or "" if it is not clear."""
+        """Return "better" or "worse" for the weights compared with another estimate, or "" if neither is clear."""
         _, low, high = self.ratio(reference)
         return "better" if high < 1 else "worse" if low > 1 else ""
 
 
 def confirmations(rows: Rows) -> list[Confirmation]:
-    """Return the confirmation of every dimension and N, from the pieces of the part ``confirmation``."""
+    """Return a Confirmation per dimension and N, from the results of the part ``confirmation``."""
     merged: dict[tuple[int, int], tuple[Mapping[str, Any], dict[str, list[float]]]] = {}
     for arguments, result in rows:
         key = (arguments["N"], int(arguments["flow"].partition("-")[2]))

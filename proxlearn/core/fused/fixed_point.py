@@ -208,7 +208,7 @@ def solve(
 ) -> FixedPoint | None:
     """Run the rounds as in proximal.solve; return None if plain numbers overflow or underflow.
 
-    The kernel is a AllPairsKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
+    The kernel is an AllPairsKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """
     in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS.get(type(kernel), _PYTHON_ROUNDS)(
         *arguments(kernel, log_rho, log_xi, kappa, log_z0, delta, L, tolerance)
