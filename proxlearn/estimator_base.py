@@ -161,7 +161,7 @@ class ProxLearn(EstimatorParameters):
             )
 
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
-        """Return the risk; raise ValueError if the loss, the confinement or the solver is not valid for it."""
+        """Return the risk; raise ValueError if the loss, the confinement or the solver is not valid for this risk."""
         with value_errors():
             check_loss(loss, samples.y)
             problem = Risk.from_samples(neuron, samples, loss, self._settings().confinement or 0.0)

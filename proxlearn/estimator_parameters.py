@@ -259,7 +259,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
             return CHECKS[name](name, _plain(getattr(self, name)))
 
     def _choose_loss(self, task: Task) -> Loss:
-        """Return the loss of a task; raise ValueError if it does not support the task or the other parameters."""
+        """Return the loss of a task; raise ValueError if the loss does not support the task or another parameter."""
         if isinstance(self.loss, Loss):
             loss = self.loss
         else:

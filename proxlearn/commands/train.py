@@ -123,7 +123,7 @@ def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
 
 
 def check_run(config: TrainConfig, folder: object) -> RunPlan:
-    """Return the plan of a run; raise InputError if it cannot run on this machine or its folder cannot be used."""
+    """Return the plan of a run; raise InputError if the run cannot start on this machine or use its folder."""
     if not isinstance(folder, str) or not folder:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)

@@ -74,7 +74,7 @@ def _fit_and_score(experiment: Experiment, settings: Settings, start: float) -> 
 
 
 def split_ratio(dataset: str) -> float:
-    """Return the ratio of test to training rows in the random splits of a dataset; 0 if it has only one split."""
+    """Return the ratio of test to training rows in the random splits of a dataset; 0 if there is only one split."""
     overrides = (override.partition("=") for override in WEIGHTS.overrides[dataset])
     fractions = [float(value) for key, _, value in overrides if key == "dataset.train_fraction"]
     return (1 - fractions[0]) / fractions[0] if fractions else 0.0

@@ -180,7 +180,7 @@ def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
 
 
 def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: Iterable[str] = ()) -> Loss:
-    """Return the loss that the config names, or the recommended one; raise InputError if it is not supported."""
+    """Return the loss of the config, or the recommended loss; raise InputError if that loss is not supported."""
     trainable = LOSSES.own_names if neuron.losses is None else neuron.losses
     supported = [key for key in trainable if task in find_loss(key).tasks]
     if not supported:

@@ -82,7 +82,7 @@ class RunSnapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated time in seconds until the run ends, or None if it is not running or its rate is unknown."""
+        """The estimated time in seconds until the run ends; None for a run that is not running or has no known rate."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 

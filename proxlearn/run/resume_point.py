@@ -256,7 +256,7 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the checkpoint from which the run continues, or None if it has not started; see ``ResumePoints.load``."""
+    """Return the checkpoint from which the run continues, or None for a new run; see ``ResumePoints.load``."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 

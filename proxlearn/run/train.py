@@ -178,7 +178,7 @@ class Start:
 
 
 def share_start(world: World | None, start: Start | None) -> None:
-    """Send ``start`` to the other ranks, which wait for it; it is None if the run has already finished."""
+    """Send ``start`` to the other ranks, which wait for it; ``start`` is None if the run has already finished."""
     if world is not None:
         world.announce(STARTED)
         world.gather()

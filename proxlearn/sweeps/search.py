@@ -86,7 +86,7 @@ def read_plan(folder: Path) -> SearchPlan:
 
 
 def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
-    """Write the plan into a new or empty folder; raise InputError if it contains anything but the same search."""
+    """Write the plan into a new folder; raise InputError if the folder contains other files or another search."""
     try:
         stored = read_plan(folder)
     except AbsentFile:
