@@ -44,11 +44,13 @@ from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
-from proxlearn.memory import free_memory
-from proxlearn.portability import one_thread
+from proxlearn.memory import free_memory, memory_limit
+from proxlearn.portability import one_thread, physical_memory
 
 MOST_DENSE = 8192
 """Number of particles above which the kernel consists of tiles or uses a neighbour list, instead of one N x N matrix.
+The number is smaller if 1/SHARE of the total memory, or of the user's limit, does not hold such a matrix in float64. It
+does not depend on the memory that is free, because the bits of a run depend on it.
 """
 MOST_NEIGHBOURS = 250
 """Mean number of neighbours above which a cloud of more than MOST_DENSE particles uses tiles instead of a list."""
@@ -71,6 +73,8 @@ class FusedStep:
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         self.hyper, self.N = hyper, N
+        self.most_whole = min(MOST_DENSE, math.isqrt((memory_limit() or physical_memory()) // (8 * SHARE)))
+        self.most_dense = min(self.most_dense, self.most_whole)
         set_threads(threads)
         self.drift = self._make_drift(functional)
         if threads > 1 and self.most_dense >= N and hyper.weights == "proximal" and hyper.kernel == "auto":
@@ -259,7 +263,7 @@ class FusedStep:
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Run the reference solver in float64, for clouds on which plain numbers overflow or underflow."""
         hyper, (rows, columns) = self.hyper, self._oriented(cloud.theta, theta)
-        if self.N > MOST_DENSE:
+        if self.N > self.most_whole:
             kernel: Kernel = make_kernel(
                 "log", torch.from_numpy(rows).double(), torch.from_numpy(columns).double(), hyper.epsilon
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -282,6 +283,41 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 sweep(20_000)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
+
+STEP = """
+import re, torch
+from pathlib import Path
+from proxlearn import Risk, init
+from proxlearn.core.fused import fixed_point
+from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.hyper import Hyper
+risk = Risk(torch.randn(50, 2, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 2)
+
+def step(N):
+    cloud, hyper = init(risk, N=N), Hyper(beta=1.0, h=1e-3, epsilon=1.0, L=1)
+    PREPARE
+    after, info = FusedStep(risk, hyper, N, 1)(cloud, torch.randn(cloud.theta.shape), torch.rand(N))
+    assert info.weights_change() > 0
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+
+step(100)
+before = peak()
+step(5000)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
+@pytest.mark.parametrize("prepare", ["pass", "fixed_point.solve = lambda *_: None"], ids=["products", "log domain"])
+def test_a_compiled_step_stays_within_the_memory_that_the_user_allows(prepare: str) -> None:
+    """A matrix of 5000 particles takes up 100 MB in float32 and 200 MB in float64."""
+    command = [sys.executable, "-c", STEP.replace("PREPARE", prepare)]
+    environment = os.environ | {"PROXLEARN_MEMORY": "64MiB"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert 0 < int(run.stdout) < 64 * 2**20
 
 
 def test_memory_grows_with_the_number_of_particles_and_not_with_its_square() -> None:
