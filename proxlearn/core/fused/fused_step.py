@@ -263,7 +263,7 @@ class FusedStep:
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Run the reference solver in float64, for clouds on which plain numbers overflow or underflow."""
         hyper, (rows, columns) = self.hyper, self._oriented(cloud.theta, theta)
-        if self.N > self.most_whole:
+        if self.most_whole < self.N:
             kernel: Kernel = make_kernel(
                 "log", torch.from_numpy(rows).double(), torch.from_numpy(columns).double(), hyper.epsilon
             )
