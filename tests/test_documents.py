@@ -160,14 +160,20 @@ def test_docs_give_the_distances_from_the_published_curves() -> None:
     right = max(largest["fig2b", estimate] for estimate in ESTIMATE_COLOURS)
     assert f"both curves, on the *training* rows, within {left:.1f} % from k = 2e5 on" in text
     assert f"both curves within {right:.1f} % at k = 2.4e5, three seeds" in text
+    # The paper's runs share one initial cloud, so its line is compared with one cloud and not with a mean over clouds.
     weighted, unweighted = (f"{largest['fig3', estimate]:.1f} %" for estimate in ("weighted", "unweighted"))
-    assert f"mean of five seeds: weighted within {weighted}, unweighted within {unweighted} at every k" in text
-    alone = curve_distance(archived("fig3"), find_panel("fig3"), "unweighted")
-    assert alone is not None
-    assert f"one seed alone differs by {100 * abs(alone.largest):.1f} %" in text
+    assert f"weighted within {weighted} at every k, unweighted differs by {unweighted} (tolerance: 3 %)" in text
+    others = curves_page.other_lines(Archive(OUTPUTS / "paper"), find_panel("fig3"))
+    single, mean = others[:-1], others[-1][1]
+    found = [curve_distance(runs, find_panel("fig3"), "unweighted") for _, runs in single]
+    within = [100 * abs(distance.largest) for distance in found if distance is not None]
+    assert f"{len(single)} runs from other clouds differ by {min(within):.1f} to {max(within):.1f} %" in text
+    of_mean = [curve_distance(mean, find_panel("fig3"), estimate) for estimate in ESTIMATE_COLOURS]
+    assert len(mean) == 5
+    assert max(abs(distance.largest) for distance in of_mean if distance is not None) < 0.03
     assert f"the two published curves differ by up to {100 * curves_page.between_estimates('fig3'):.1f} %" in text
     assert left < 5
-    assert max(largest["fig3", estimate] for estimate in ESTIMATE_COLOURS) < 3
+    assert largest["fig3", "weighted"] < 3 < largest["fig3", "unweighted"], "a verdict of docs/reproduction.md changes"
 
 
 def test_docs_explain_table_3_by_the_bytes_of_the_committed_cloud() -> None:
