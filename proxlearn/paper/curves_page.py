@@ -169,13 +169,7 @@ def curves(archive: Archive) -> list[Path]:
         curves=markdown_table(rows),
         allowances=", ".join(f"{100 * panel.allowance:g} % ({panel.title})" for panel in PANELS[:-1])
         + f" or {100 * PANELS[-1].allowance:g} % ({PANELS[-1].title})",
-        figure3=textwrap.fill(
-            "- *Figure 3*: all weights of our runs are 1/N, so both estimates are the same curve, while the two published "
-            f"curves differ by up to {100 * between_estimates('fig3'):.1f} %. {clouds_text(archive)}".rstrip(),
-            119,
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        ),
+        figure3=figure3_text(archive),
         sine=sine_text(archive),
         switch=switch_text(archive.runs(SWITCHED)),
         sources=sources_note("curves"),
@@ -186,16 +180,24 @@ def curves(archive: Archive) -> list[Path]:
     return [path, write_sources(archive.root, "curves", [*runs, *others])]
 
 
+def figure3_text(archive: Archive) -> str:
+    """Return the item on Figure 3, filled to the width of the page."""
+    text = (
+        "- *Figure 3*: all weights of our runs are 1/N, so both estimates are the same curve, while the two published "
+        f"curves differ by up to {100 * between_estimates('fig3'):.1f} %. {clouds_text(archive)}"
+    )
+    return textwrap.fill(text.rstrip(), 119, subsequent_indent="  ", break_on_hyphens=False)
+
+
 def clouds_text(archive: Archive) -> str:
     """Return the text on the runs of Figure 3 from one initial cloud and from several, or "" if runs are missing."""
     first, others, same = (archive.runs(name) for name in (*LINES["fig3"], OTHER_CLOUDS, ONE_CLOUD))
-    panel = find_panel("fig3")
+    panel = PANELS[-1]
     training = curve_distance(first, replace(panel, part="train"), "unweighted") if first else None
     if not others or len(same) < 2 or training is None:
         return ""
     column, end = panel.column("unweighted"), min(run.last_step for run in others)
-    curve = published_curve("fig3", "unweighted")
-    curve = curve[curve["k"] <= end]
+    curve = published_curve("fig3", "unweighted").query("k <= @end")
     below = 0
     for run in (*first, *others):
         logged = run.metrics[run.metrics["step"] > 0]
