@@ -74,7 +74,7 @@ def repair_model(
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
-    """Write the unscaled points for plots to points.csv if the data have one or two features and a single target."""
+    """Write unscaled points for plots to points.csv, unless the data have more than two features or several targets."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2 or table.target.ndim == 2:
         return

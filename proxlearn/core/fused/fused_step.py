@@ -307,7 +307,7 @@ class FusedStep:
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
-        """Return a screen around a cloud; if its list is empty, the radius is enlarged while the list stays empty."""
+        """Return a screen around a cloud; a screen without pairs gets a larger radius if that adds no pairs."""
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:
