@@ -93,8 +93,12 @@ def accepted_values(field: dataclasses.Field[Any]) -> str:
     try:
         check(field.name, object())
     except InputError as error:
-        match = re.search(r"must (?:be|map) (.*), got ", error.problem)
-        words = match[1] if match else re.sub(rf".*?{field.name}=([\w|]+).*", r"\1", error.remedy).replace("|", ", ")
+        match = re.search(r"must (be|map) (.*), got ", error.problem)
+        words = (
+            ("a mapping from " if match[1] == "map" else "") + match[2]
+            if match
+            else re.sub(rf".*?{field.name}=([\w|]+).*", r"\1", error.remedy).replace("|", ", ")
+        )
         # The largest 64-bit integer is not a limit that matters to a reader.
         words = words.removesuffix(f" and <= {2**63 - 1}")
         if match is None:
@@ -113,9 +117,7 @@ def accepted_values(field: dataclasses.Field[Any]) -> str:
 
 def default(values: Mapping[str, Any], key: str) -> str:
     """Return the default of a key as the YAML file states it."""
-    if key not in values:
-        return ""
-    value = values[key]
+    value = values.get(key)
     if isinstance(value, str) and "default_hyperparameters" in value:
         return "the dataset's"
     if isinstance(value, str) and "proxlearn.reading" in value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from statistics import NormalDist
 from typing import Any, Literal, Self
 
@@ -19,6 +20,9 @@ from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
 from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
 from proxlearn.predict.model import Model
 from proxlearn.printable_text import counted
+
+CENTRE_LOSSES = ("quadratic", "huber")
+"""Losses whose predictions estimate the centre of the targets, on which a prediction interval is centred."""
 
 
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
@@ -204,7 +208,9 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         coverage : float, default=0.9
             Probability that an interval contains the value, between 0 and 1.
         of : {"target", "mean"}, default="target"
-            Quantity that the intervals contain with this probability: a new target, or f(x).
+            Quantity that the intervals contain with this probability: a new target, or f(x). With "target", the
+            prediction must estimate the centre of the targets; a loss of your own, such as a quantile loss, causes a
+            warning.
 
         Returns
         -------
@@ -213,6 +219,13 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         if of not in ("target", "mean"):
             raise ValueError(f"of must be 'target' or 'mean', got {of!r}; try of='target'")
         prediction = self._predict(X)
+        loss = self._model.task.loss.name
+        if of == "target" and loss not in CENTRE_LOSSES:
+            warnings.warn(
+                f"the intervals are centred on the prediction, but the loss {loss!r} may estimate something other than "
+                "the centre of the targets, such as a quantile; fit one estimator per bound instead",
+                stacklevel=2,
+            )
         mean, errors = prediction.predicted, prediction.errors
         std = errors if of == "mean" else np.broadcast_to(self.noise_, (len(errors), len(self.noise_)))
         width = _quantile(coverage) * std.reshape(mean.shape)

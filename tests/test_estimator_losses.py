@@ -35,6 +35,26 @@ PAPER = {
 SMALL = QUICK | {"N": 12, "steps": 5}
 
 
+class Pinball(Loss):
+    """The loss whose minimiser is the quantile of level 0.9."""
+
+    name = "pinball"
+    tasks = ("regression",)
+
+    def value(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.maximum(0.9 * (y - f), 0.1 * (f - y))
+
+
+def test_intervals_around_a_prediction_that_may_be_a_quantile_cause_a_warning() -> None:
+    X, y = wave(60)
+    fitted = ProxLearnRegressor(loss=Pinball(), **SMALL).fit(X, y)
+    with pytest.warns(UserWarning, match="'pinball' may estimate something other than the centre"):
+        fitted.predict_interval(X)
+    fitted.predict_interval(X, of="mean")
+    for loss in ("quadratic", "huber"):
+        ProxLearnRegressor(loss=loss, **SMALL).fit(X, y).predict_interval(X)
+
+
 def blobs() -> tuple[np.ndarray, np.ndarray]:
     return make_blobs(120, centers=3, random_state=0)
 

@@ -22,6 +22,7 @@ import pytest
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import LoggerConfig
 from proxlearn.core import registry as core_registry
+from proxlearn.core.registry import INSTALL_PACKAGE
 from proxlearn.data import registry
 from proxlearn.errors import InputError
 from proxlearn.loggers.logger import check_logger
@@ -176,7 +177,9 @@ def test_without_the_package_the_remedy_is_to_install_it(choice: str, tmp_path: 
     done = proxlearn(None, tmp_path, "train", choice)
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith(", or install the package that adds it\n")
+    registers = {"loss=log_cosh": "losses", "dataset.neuron=bump": "neurons"}
+    end = f"call proxlearn.{registers[choice]}.register in Python first" if choice in registers else ""
+    assert done.stderr.endswith(f", install the package that adds it, or {end}\n" if end else f"or {INSTALL_PACKAGE}\n")
 
 
 @pytest.mark.parametrize("words", [["resume", "run", "--steps", "30"], ["predict", "run", "--data", "new.csv"]])

@@ -33,6 +33,8 @@ WEIGHTS_GROUP = "proxlearn.weights"
 LOGGER_GROUP = "proxlearn.loggers"
 
 INSTALL_PACKAGE = "install the package that adds it"
+REGISTER_FUNCTIONS = {NEURON_GROUP: "proxlearn.neurons.register", LOSS_GROUP: "proxlearn.losses.register"}
+"""Functions that add a component to the registry of a Python process, for groups that have such a function."""
 LONGEST_ERROR = 300
 """Maximum length of another package's error in a message, in characters."""
 
@@ -43,6 +45,17 @@ _accept_any_name: ContextVar[bool] = ContextVar("accept_any_name", default=False
 
 class UnknownPart(InputError):
     """Raised if a config or a file names a component that neither proxlearn nor an installed package provides."""
+
+    how_to_add = INSTALL_PACKAGE
+
+
+def how_to_add(group: str, other: str = "") -> str:
+    """Return a remedy for an unknown name: another remedy if given, or how a user can add a component to a group."""
+    ways = [other] if other else []
+    ways.append(INSTALL_PACKAGE)
+    if group in REGISTER_FUNCTIONS:
+        ways.append(f"call {REGISTER_FUNCTIONS[group]} in Python first")
+    return f"{', '.join(ways[:-1])}, or {ways[-1]}" if len(ways) > 1 else ways[0]
 
 
 def registered(options: Any, group: str) -> Check:
@@ -57,8 +70,10 @@ def registered(options: Any, group: str) -> Check:
             return any_word
         added = [*plugin_names(group), *sorted(_registered_names.get(group, ()))]
         if value not in added:
-            remedy = f"choose {name}={'|'.join([*names, *added])}, or {INSTALL_PACKAGE}"
-            raise UnknownPart(f"{name} cannot be {value!r:.100}", remedy)
+            remedy = how_to_add(group, f"choose {name}={'|'.join([*names, *added])}")
+            error = UnknownPart(f"{name} cannot be {value!r:.100}", remedy)
+            error.how_to_add = how_to_add(group)
+            raise error
         return str(value)
 
     return check
@@ -143,7 +158,7 @@ class Registry(Generic[T]):
             return self._parts[name]
         if name not in plugin_names(self.group):
             remedy = did_you_mean(name, self.names())
-            remedy += "" if "did you mean" in remedy else f", or {INSTALL_PACKAGE}"
+            remedy = remedy if "did you mean" in remedy else how_to_add(self.group, remedy)
             raise UnknownPart(f"unknown {self.kind} `{name}`", remedy)
         part: T = load_plugin(self.kind, self.group, name)
         if not self.accepts(part):

@@ -23,7 +23,7 @@ MAX_MARKERS = 5
 MAX_GUESSED_TEXTS = 20
 """Maximum number of distinct values for which a target that mixes numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
-"""Minimum number of rows in a table for a notice about a column that numbers the rows."""
+"""Minimum number of rows in a table for a notice about a column that may identify the rows."""
 TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d\d:?\d\d)?"
 DATE = re.compile(
     rf"((\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
@@ -277,11 +277,14 @@ def is_constant(values: np.ndarray) -> bool:
     return bool(missing.all() or (not missing.any() and values.max() == values.min()))
 
 
-def counts_rows(values: np.ndarray) -> bool:
-    """Return whether a column numbers the rows in order: 1, 2, 3, ... or starting from another whole number."""
-    if len(values) < NUMBERED_ROWS or values[0] != np.floor(values[0]):
+def identifies_rows(values: np.ndarray) -> bool:
+    """Return whether a column has a different whole number in every row, from a range of at most twice as many numbers.
+
+    Row numbers and IDs are such columns, in any order; a measurement rarely is.
+    """
+    if len(values) < NUMBERED_ROWS or not np.isfinite(values).all() or (values != np.floor(values)).any():
         return False
-    return bool(np.array_equal(values, values[0] + np.arange(len(values))))
+    return bool(np.ptp(values) < 2 * len(values) and len(np.unique(values)) == len(values))
 
 
 def _infinities(values: np.ndarray) -> list[str]:

@@ -20,8 +20,8 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file
 from proxlearn.data.column_inspection import (
     Column,
-    counts_rows,
     feature_problems,
+    identifies_rows,
     infer_decimal,
     is_constant,
     parse_column,
@@ -88,6 +88,10 @@ def load(config: DatasetConfig) -> Table:
                 raise
             raise TableProblems(str(path), problems, error) from error
         else:
+            # Also with other problems, because their solution would include the column.
+            for name, values in zip(table.columns, table.X.T, strict=True):
+                if identifies_rows(values):
+                    notice(_id_notice(name))
             if not problems:
                 for text in notices:
                     notice(text)
@@ -95,6 +99,11 @@ def load(config: DatasetConfig) -> Table:
             break
     answered = [replace(problem, settings=_complete(problem.settings, settings)) for problem in problems]
     raise TableProblems(str(path), answered)
+
+
+def _id_notice(name: str) -> str:
+    flag = f"{override_list('dataset.drop', [name])}, or with `fit`: {shlex.join(['--drop', name])}"
+    return f"column `{name}` has a different whole number in every row, like an ID; if it is one, leave it out ({flag})"
 
 
 def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,10 +164,6 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
         raise TableProblems(str(path), problems)
     if uninformative:
         notices.append(f"{_describe_columns(uninformative)} the same value in every row and will not be used")
-    for name, column in features.items():
-        if column.kind == "number" and counts_rows(column.values):
-            flag = f"{override_list('dataset.drop', [name])}, or with `fit`: {shlex.join(['--drop', name])}"
-            notices.append(f"column `{name}` numbers the rows; if it carries no information, leave it out ({flag})")
     kept = _kept_rows(targets, features, config, notices)
     if kept.sum() < 2:
         raise InputError(

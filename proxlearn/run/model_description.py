@@ -9,7 +9,7 @@ from typing import Any
 from proxlearn.core.losses import LOSSES
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
-from proxlearn.core.registry import INSTALL_PACKAGE
+from proxlearn.core.registry import how_to_add
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.csv_file import TableFormat
 from proxlearn.data.feature_encoding import FeatureEncoder
@@ -36,11 +36,10 @@ def read_description(path: Path) -> dict[str, Any]:
     """Return the values of model.json; raise AbsentFile or UnreadableFile if it is missing or not valid."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
-    for kind, module, registry in (("neuron", "neurons", NEURONS), ("loss", "losses", LOSSES)):
+    for kind, registry in (("neuron", NEURONS), ("loss", LOSSES)):
         name = values.get(kind)
         if isinstance(name, str) and name not in registry:
-            in_python = f"or call proxlearn.{module}.register in Python before load_run"
-            raise UnreadableFile(path, f"its {kind} {name!r:.40} is unknown", f"{INSTALL_PACKAGE}, {in_python}")
+            raise UnreadableFile(path, f"its {kind} {name!r:.40} is unknown", how_to_add(registry.group))
     try:
         problem = _problem(values)
     except KeyError as error:

@@ -16,7 +16,7 @@ import yaml
 
 from proxlearn.config.run_name import digest, flat_settings, settings_digest, trajectory
 from proxlearn.config.schema import TrainConfig, build, config_values
-from proxlearn.core.registry import INSTALL_PACKAGE, UnknownPart
+from proxlearn.core.registry import UnknownPart
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
@@ -185,7 +185,7 @@ class RunFolder:
                 "give a folder that `proxlearn train` created",
             ) from error
         except UnknownPart as error:
-            raise InputError(f"{self.config}: {error.problem}", INSTALL_PACKAGE) from error
+            raise InputError(f"{self.config}: {error.problem}", error.how_to_add) from error
         except InputError as error:
             reason = error.why if isinstance(error, UnreadableFile) else error.problem
             remedy = "correct it, or train again with overwrite=true"

@@ -76,7 +76,7 @@ def test_a_registered_part_is_a_valid_option(monkeypatch: pytest.MonkeyPatch) ->
         assert check("loss", "mine") == "mine"
     finally:
         LOSSES.unregister("mine")
-    with pytest.raises(InputError, match="choose loss=quadratic, or install the package that adds it"):
+    with pytest.raises(InputError, match=r"choose loss=quadratic, install the package .*, or call proxlearn\.los"):
         check("loss", "mine")
 
 

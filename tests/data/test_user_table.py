@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import csv
 import gzip
 import hashlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +219,30 @@ def test_the_task_is_guessed_and_said(
     assert message.count("\n") == 1
     assert task in message
     assert "to change this" in message
+
+
+@pytest.mark.parametrize(
+    "values, named",
+    [
+        (range(1, 21), True),
+        (range(20, 0, -1), True),
+        ([(7 * i) % 20 + 101 for i in range(20)], True),
+        ([i % 19 for i in range(20)], False),
+        ([i * i for i in range(20)], False),
+        ([i + 0.5 for i in range(20)], False),
+    ],
+)
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_column_like_an_id_is_named_before_the_fit_and_before_other_problems(
+    values: Iterable[float], named: bool, gap: bool, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{value},{'' if gap and i == 3 else i % 7},{i % 2}" for i, value in enumerate(values)]
+    path = write("\n".join(["key,x,label", *rows]))
+    problem = pytest.raises(InputError, match="column `x` lacks a value") if gap else contextlib.nullcontext()
+    with problem:
+        load(path, task="binary")
+    notice = "column `key` has a different whole number in every row, like an ID; if it is one, leave it out"
+    assert (notice in capsys.readouterr().err) == named
 
 
 def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
