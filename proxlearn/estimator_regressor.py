@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from proxlearn.core.neurons.activations import find_activation
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import TASKS
+from proxlearn.core.tasks import TASKS, Regression
 from proxlearn.data.scaling import standard
 from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
 from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
@@ -219,11 +219,12 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         if of not in ("target", "mean"):
             raise ValueError(f"of must be 'target' or 'mean', got {of!r}; try of='target'")
         prediction = self._predict(X)
-        loss = self._model.task.loss.name
-        if of == "target" and loss not in CENTRE_LOSSES:
+        task = self._model.task
+        assert isinstance(task, Regression)
+        if of == "target" and task.loss.name not in CENTRE_LOSSES:
             warnings.warn(
-                f"the intervals are centred on the prediction, but the loss {loss!r} may estimate something other than "
-                "the centre of the targets, such as a quantile; fit one estimator per bound instead",
+                f"the intervals are centred on the prediction, but the loss {task.loss.name!r} may estimate something "
+                "other than the centre of the targets, such as a quantile; fit one estimator per bound instead",
                 stacklevel=2,
             )
         mean, errors = prediction.predicted, prediction.errors
