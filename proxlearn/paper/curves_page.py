@@ -181,7 +181,7 @@ def curves(archive: Archive) -> list[Path]:
 
 
 def figure3_text(archive: Archive) -> str:
-    """Return the item on Figure 3, filled to the width of the page."""
+    """Return the text on Figure 3, an item of a Markdown list, wrapped to the width of the page."""
     text = (
         "- *Figure 3*: all weights of our runs are 1/N, so both estimates are the same curve, while the two published "
         f"curves differ by up to {100 * between_estimates('fig3'):.1f} %. {clouds_text(archive)}"

@@ -228,7 +228,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """Load the initial cloud of a run from the checkpoint with this checksum in the folder of another run."""
+    """Load the initial cloud of a run from the checkpoint with the given checksum in the folder of another run."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud

@@ -75,7 +75,7 @@ def _warn_once(path: Path, why: str) -> None:
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """Of the checkpoints with matching checksums, return the newest of the folder's run, or None if there is none."""
+    """Return the newest checkpoint of the folder's run whose checksum matches, or None if there is none."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:

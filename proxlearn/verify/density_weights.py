@@ -88,7 +88,7 @@ def first_cloud(flow: KnownFlow, N: int, seed: int) -> tuple[Tensor, Tensor, int
 
 
 def total_variations(flow: KnownFlow, setting: WeightsSetting, time: float, seed: int) -> dict[str, float]:
-    """Return the total variation to the density of the weights, and of weights that need no recursion, at one time."""
+    """Return the total variation between the density and each of four kinds of weights, at one time."""
     theta, density, noise_seed = first_cloud(flow, setting.N, seed)
     start = PointCloud(theta, density)
     (cloud,) = clouds_at(flow.functional, start, setting.hyper(flow.beta), (time,), noise_seed)

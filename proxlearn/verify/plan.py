@@ -129,7 +129,7 @@ def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **s
 
 
 def measure_confirmation(flow: str, seeds: Sequence[int], time: float, **setting: Any) -> dict[str, Any]:
-    """Return the total variations to the density per seed, of the weights and of weights that need no recursion."""
+    """Return the result of ``total_variations`` for every seed, as one list per kind of weights."""
     runs = [total_variations(make_flow(flow, mean=0.0), WeightsSetting(**setting), time, seed) for seed in seeds]
     return dict(rounded({name: [run[name] for run in runs] for name in runs[0]}))
 

@@ -219,7 +219,7 @@ _locks: dict[str, FileLock] = {}
 
 
 def _lock(name: str) -> bool:
-    """Wait until no other process compiles a pass, then lock it for this process; return whether it was locked.
+    """Wait until no other process compiles this pass, then lock the pass; return whether it was locked.
 
     The lock only saves work: jobs of a sweep that start together need the same passes. A process that waits holds only
     the locks of passes that call this one, so processes cannot wait for each other.

@@ -214,7 +214,7 @@ def _rows_with_ones(samples: Samples) -> np.ndarray:
 
 
 class SaturatedTanhDrift(FusedDrift):
-    """A ``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
+    """A ``TanhDrift`` for raw features, with the same results up to rounding, in O(N (p + n/4 + NEAR)) memory."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         # _prepare marks the lists as invalid through this array.
