@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from proxlearn.core.losses import Quadratic
+from proxlearn.core.losses import with_link
 from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
@@ -142,13 +142,13 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         samples = Samples(self._scaled_features(rows, scaler), neuron.targets(labels), labels)
         problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
         self._train(problem, steps, self._fitted if continues else None)
-        if self._selection is not None and isinstance(loss, Quadratic):
+        if self._selection is not None:
             self._link_slope = self._selection.link_slope
         elif not continues:
             self._link_slope = None
         self._model = Model(
             neuron,
-            TASKS[task](loss if self._link_slope is None else Quadratic(self._link_slope)),
+            TASKS[task](with_link(loss, self._link_slope)),
             self._fitted.cloud.to("cpu", torch.float64),
             scaler,
             none(np.empty((0, 1))),

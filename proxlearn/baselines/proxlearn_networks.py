@@ -36,11 +36,13 @@ from proxlearn.training.successive_halving import (
     NEAR_END,
     PATIENCE,
     REFINED_H,
-    RUNGS,
     STEPS_PER_ROW,
+    THOROUGH_RUNGS,
     select,
 )
 
+RUNGS = THOROUGH_RUNGS
+"""Rungs of the selection; all compared weight updates use the same."""
 CLASSES = ("-1", "+1")
 NEURON = "tanh_outputs"
 LOSS = RECOMMENDED_LOSSES["binary"]
@@ -72,7 +74,14 @@ def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
 def _make_fit(weights: Weights) -> FitFunction:
     def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
         problem, base = make_problem(X, y), Settings(weights=weights)
-        selection = select(problem, base, seed=request.seed, threads=request.threads, progress=request.progress)
+        selection = select(
+            problem,
+            base,
+            seed=request.seed,
+            threads=request.threads,
+            rungs=RUNGS,
+            progress=request.progress,
+        )
         request.progress(f"training: steps={selection.settings.steps}, N={base.N}")
         cloud = recursion.fit(problem, selection.settings, seed=request.seed, threads=request.threads).cloud
         selected = asdict(selection.settings)

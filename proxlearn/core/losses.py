@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import ClassVar
 
@@ -191,8 +191,11 @@ class Quadratic(Loss):
         return (logistic if len(f) == 1 else cross_entropy).probabilities(self.link_slope * f.double())
 
 
+@dataclass(frozen=True, repr=False)
 class Logistic(Loss):
     """The loss log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f)).
+
+    With a ``link_slope`` s, which selection fits to held-out rows, the probability is 1 / (1 + exp(-s f)).
 
     Examples
     --------
@@ -201,9 +204,10 @@ class Logistic(Loss):
     [[0.5], [0.5]]
     """
 
-    name = "logistic"
-    tasks = ("binary",)
-    smoothness = 0.25
+    link_slope: float | None = None
+    name: ClassVar[str] = "logistic"
+    tasks: ClassVar[tuple[Task, ...]] = ("binary",)
+    smoothness: ClassVar[float] = 0.25
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         # logsigmoid is finite for every finite argument, whereas exp overflows above 88 (float32) or 709 (float64).
@@ -213,12 +217,15 @@ class Logistic(Loss):
         return -y * torch.sigmoid(-y * f)
 
     def probabilities(self, f: Tensor) -> Tensor:
-        second = torch.sigmoid(f[0].double())
-        return torch.stack((torch.sigmoid(-f[0].double()), second))
+        scaled = f[0].double() * (self.link_slope or 1.0)
+        return torch.stack((torch.sigmoid(-scaled), torch.sigmoid(scaled)))
 
 
+@dataclass(frozen=True, repr=False)
 class CrossEntropy(Loss):
     """The loss logsumexp(f) - f_y for C outputs; the class probabilities are softmax(f).
+
+    With a ``link_slope`` s, which selection fits to held-out rows, the probabilities are softmax(s f).
 
     Examples
     --------
@@ -228,9 +235,10 @@ class CrossEntropy(Loss):
     tensor([0.6931])
     """
 
-    name = "cross_entropy"
-    tasks = ("multiclass",)
-    smoothness = 0.5
+    link_slope: float | None = None
+    name: ClassVar[str] = "cross_entropy"
+    tasks: ClassVar[tuple[Task, ...]] = ("multiclass",)
+    smoothness: ClassVar[float] = 0.5
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         # The largest output is subtracted first: the difference of two outputs near 1e30 is exact, but their
@@ -242,7 +250,7 @@ class CrossEntropy(Loss):
         return torch.softmax(f, dim=0) - y
 
     def probabilities(self, f: Tensor) -> Tensor:
-        return torch.softmax(f.double(), dim=0)
+        return torch.softmax(f.double() * (self.link_slope or 1.0), dim=0)
 
 
 @dataclass(frozen=True)
@@ -320,6 +328,11 @@ RECOMMENDED_LOSSES: dict[Task, str] = {
 def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
     """Return the name of the default loss of a task, or "quadratic" if ``readings`` contains "paper"."""
     return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
+
+
+def with_link(loss: Loss, slope: float | None) -> Loss:
+    """Return a loss whose class probabilities use the link slope; a loss without such a slope is returned unchanged."""
+    return replace(loss, link_slope=slope) if isinstance(loss, Quadratic | Logistic | CrossEntropy) else loss
 
 
 def find_loss(name: str | None) -> Loss:

@@ -44,12 +44,15 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
     }
 
 
-def fit_link_slope(output: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
+def fit_link_slope(
+    output: Tensor, labels: Tensor, weights: Tensor | None = None, log_deviation: float | None = None
+) -> float:
     """Return the slope s that minimises the log-loss of softmax(s f), or of 1 / (1 + exp(-s f)) for one output f.
 
     ``output`` contains the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in
-    s. As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite if the classes are
-    perfectly separated.
+    s. It is regularised, so that s stays finite if the classes are perfectly separated: as in Platt's method, C
+    pseudo-counts are spread over the classes. With ``log_deviation``, the penalty is instead that of a normal prior of
+    log s with mean 0 and this standard deviation, for outputs that define probabilities with s = 1.
     """
     f = output.double()
     # Two classes with one output f are equivalent to two classes with the outputs 0 and f.
@@ -57,12 +60,17 @@ def fit_link_slope(output: Tensor, labels: Tensor, weights: Tensor | None = None
     C, n = f.shape
     w = torch.ones(n, dtype=torch.float64) if weights is None else weights.double() * (n / weights.double().sum())
     # The derivative of the log-loss is the mean of f under the predicted probabilities minus that under the targets.
-    smoothed = (n * f.gather(0, labels[None])[0] + f.sum(dim=0)) / (n + C)
+    of_targets = f.gather(0, labels[None])[0]
+    if log_deviation is None:
+        of_targets = (n * of_targets + f.sum(dim=0)) / (n + C)
     low, high = (math.log(bound) for bound in LINK_SLOPES)
     for _ in range(LINK_ROUNDS):
         middle = (low + high) / 2
         predicted = (torch.softmax(math.exp(middle) * f, dim=0) * f).sum(dim=0)
-        if float((w * (predicted - smoothed)).sum()) > 0:
+        derivative = float((w * (predicted - of_targets)).sum())
+        if log_deviation is not None:
+            derivative = math.exp(middle) * derivative + middle / log_deviation**2
+        if derivative > 0:
             high = middle
         else:
             low = middle

@@ -28,9 +28,10 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.sharding import undivided
 
 ESTIMATES = ("weighted", "unweighted")
-MOST_OUTPUTS = 2**24
+MOST_OUTPUTS = 2**20
 """Maximum number of outputs, over all particles, that are in memory at once; larger numbers are computed in blocks of
-samples."""
+samples. The memory of such a block is used again for the next one, whereas the system clears the pages of larger blocks
+each time, which takes longer than the computation."""
 
 
 def samples_per_block(neuron: Neuron, cloud: PointCloud) -> int:

@@ -14,13 +14,13 @@ import torch
 
 from proxlearn.compare.statistics import paired, summarise
 from proxlearn.config.schema import TrainConfig
-from proxlearn.core.losses import RECOMMENDED_LOSSES, Quadratic
+from proxlearn.core.losses import RECOMMENDED_LOSSES, with_link
 from proxlearn.core.tasks import scores
 from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
 from proxlearn.paper.result_table import cell_text, markdown_table
 from proxlearn.run.experiment import build_experiment
 from proxlearn.training.fit import fit
-from proxlearn.training.successive_halving import select
+from proxlearn.training.successive_halving import THOROUGH_RUNGS, select
 from proxlearn.views.tables import enumeration
 
 FIGURES = {"log_loss": "log-loss", "accuracy": "accuracy", "calibration_error": "calibration error"}
@@ -35,10 +35,11 @@ def measure_losses(config: TrainConfig) -> FitResult:
         experiment = build_experiment(replace(config, loss=loss))
         problem, test = experiment.source, experiment.prepared.test
         start = time.monotonic()
-        selection = select(problem, experiment.settings, seed=config.seed, threads=1)
+        selection = select(problem, experiment.settings, seed=config.seed, threads=1, rungs=THOROUGH_RUNGS)
         settings = selection.settings
         cloud = fit(problem, settings, seed=config.seed, threads=1).cloud.to("cpu", torch.float64)
-        link = problem.loss if selection.link_slope is None else Quadratic(selection.link_slope)
+        # The likelihood losses are measured without a link, with the probabilities that they define.
+        link = with_link(problem.loss, selection.link_slope) if kind == "quadratic" else problem.loss
         figures = scores(problem.neuron, cloud, test, link)
         result[kind] = {
             "loss": loss,

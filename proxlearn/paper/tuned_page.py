@@ -12,6 +12,7 @@ import torch
 from proxlearn.compare.statistics import summarise
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.losses import with_link
 from proxlearn.core.tasks import scores
 from proxlearn.paper import published
 from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
@@ -55,10 +56,11 @@ def measure_fit(config: TrainConfig) -> FitResult:
     start = time.monotonic()
     selection = select(problem, experiment.settings, seed=seed, threads=1)
     selection_seconds = time.monotonic() - start
+    loss = with_link(problem.loss, selection.link_slope)
     looking, seconds_to_paper = 0.0, None
 
     def figures(cloud: PointCloud) -> dict[str, float]:
-        return scores(problem.neuron, cloud.to("cpu", torch.float64), test, problem.loss)
+        return scores(problem.neuron, cloud.to("cpu", torch.float64), test, loss)
 
     def look(cloud: PointCloud, row: object) -> None:
         nonlocal looking, seconds_to_paper

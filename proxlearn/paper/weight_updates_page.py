@@ -26,7 +26,7 @@ from proxlearn.paper.result_table import markdown_table
 from proxlearn.run.experiment import Experiment, build_experiment
 from proxlearn.training.fit import fit
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import select
+from proxlearn.training.successive_halving import THOROUGH_RUNGS, select
 from proxlearn.views.tables import enumeration
 
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
@@ -44,7 +44,7 @@ def measure_updates(config: TrainConfig) -> FitResult:
     experiment = build_experiment(config)
     result: FitResult = {"majority": majority_accuracy(experiment.prepared)}
     start = time.monotonic()
-    shared = select(experiment.source, experiment.settings, seed=config.seed, threads=1).settings
+    shared = select(experiment.source, experiment.settings, seed=config.seed, threads=1, rungs=THOROUGH_RUNGS).settings
     for weights in UPDATES:
         result[weights] = _fit_and_score(experiment, replace(shared, weights=weights), start)
         start = time.monotonic()
@@ -55,7 +55,9 @@ def measure_own_selection(config: TrainConfig) -> FitResult:
     """Return the test metrics of the weighted estimate with hyperparameters selected for the config's weight update."""
     experiment = build_experiment(config)
     start = time.monotonic()
-    selected = select(experiment.source, experiment.settings, seed=config.seed, threads=1).settings
+    selected = select(
+        experiment.source, experiment.settings, seed=config.seed, threads=1, rungs=THOROUGH_RUNGS
+    ).settings
     return {f"{config.weights}, own selection": _fit_and_score(experiment, selected, start)}
 
 

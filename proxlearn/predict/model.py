@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.losses import Quadratic, find_loss
+from proxlearn.core.losses import find_loss, with_link
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.tasks import ESTIMATES, TASKS, Task, mean_outputs, standard_error
@@ -231,7 +231,7 @@ def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     loss, slope = find_loss(description.get("loss")), description.get("link_slope")
     return Model(
         make_neuron(description["neuron"], len(classes), activation, max(1, len(targets))),
-        TASKS[description["task"]](loss if slope is None else Quadratic(slope)),
+        TASKS[description["task"]](with_link(loss, slope)),
         cloud,
         _build_scaler(description["scaling"]),
         _build_scaler(description["target_scaling"]),

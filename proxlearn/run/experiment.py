@@ -15,7 +15,7 @@ from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.losses import LOSSES, Loss, Quadratic, find_loss, recommended_loss
+from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss, with_link
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.part_checks import check_loss
@@ -94,9 +94,8 @@ class Experiment:
 
     @property
     def link_slope(self) -> float | None:
-        """The slope that converts outputs of the quadratic loss to class probabilities, if the selection fitted one."""
-        loss = self.source.loss
-        return loss.link_slope if isinstance(loss, Quadratic) else None
+        """The slope that converts outputs to class probabilities, if the selection fitted one."""
+        return getattr(self.source.loss, "link_slope", None)
 
     def to(self, dtype: torch.dtype) -> Experiment:
         """Return the same experiment in another precision; the values are converted from the float64 data."""
@@ -109,7 +108,7 @@ class Experiment:
         """Return the experiment with the values that a selection has chosen for settings that are null."""
         selected = {name: values[name] for name in self.config.selected}
         settings = replace(self.settings, **selected)
-        loss = Quadratic(link_slope) if link_slope is not None and self.source.loss.name == "quadratic" else None
+        loss = with_link(self.source.loss, link_slope)
         source, problem = (
             risk.with_parts(loss=loss, confinement=settings.confinement) for risk in (self.source, self.problem)
         )

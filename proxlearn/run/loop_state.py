@@ -32,6 +32,8 @@ class RunState:
         self.generator.set_state(checkpoint.generator)
         self.stop_requested = False
         """Whether an observer has requested that the session end at this step."""
+        self.lacks_figures = False
+        """Whether a signal interrupted the computation of the final scores."""
         self._first_step = checkpoint.cloud.step
 
     @property
@@ -46,6 +48,11 @@ class RunState:
     def is_last(self) -> bool:
         """Whether the run ends at this step."""
         return self.step >= self.experiment.steps
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run ends at this step and its final scores have been written."""
+        return self.is_last and not self.lacks_figures
 
     @property
     def is_new(self) -> bool:

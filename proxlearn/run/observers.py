@@ -5,6 +5,7 @@ The observers ``Progress`` and ``Status`` are in separate modules.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import MetricsLog, Row, measure
 from proxlearn.run.resume_point import final_row_step
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status_writer import Status
 
 
@@ -121,17 +123,30 @@ class Checkpoints(Observer):
 
 
 class FinalFigures(Observer):
-    """An observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
+    """An observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session.
 
-    def __init__(self, folder: RunFolder, status: Status) -> None:
-        self.folder, self.status = folder, status
+    All rows of a large table can take longer than a signal may wait. A stopped session therefore scores the rows of the
+    logged metrics, and a signal interrupts the final scores, which the next session then computes.
+    """
+
+    def __init__(self, folder: RunFolder, status: Status, stop: StopRequest) -> None:
+        self.folder, self.status, self.stop = folder, status, stop
 
     def finish(self, state: RunState) -> None:
         self.folder.require_held()
         experiment = state.experiment
-        with self.status.writing_figures(state.checkpoint):
-            divided = state.shards is not None
-            result_files.write_figures(self.folder, experiment.problem, experiment.parts, state.cloud, divided)
+        parts = experiment.parts if state.is_last else experiment.metric_samples
+        most = experiment.config.metric_rows
+        is_large = most is not None and any(len(samples) > most for samples in parts.values())
+        divided = state.shards is not None
+        try:
+            with (
+                self.status.writing_figures(state.checkpoint),
+                self.stop.interruptible() if is_large else contextlib.nullcontext(),
+            ):
+                result_files.write_figures(self.folder, experiment.problem, parts, state.cloud, divided)
+        except Interrupted:
+            state.lacks_figures = True
 
 
 class LoggerRows(Observer):
@@ -148,7 +163,7 @@ class LoggerRows(Observer):
             self.logger.log_row(state.row)
 
     def finish(self, state: RunState) -> None:
-        self.logger.close("finished" if state.is_last else "stopped")
+        self.logger.close("finished" if state.is_finished else "stopped")
 
 
 @dataclass(frozen=True)

@@ -128,4 +128,4 @@ class Status(Observer):
             self.write("running", state.checkpoint)
 
     def finish(self, state: RunState) -> None:
-        self.write("finished" if state.is_last else "stopped", state.checkpoint)
+        self.write("finished" if state.is_finished else "stopped", state.checkpoint)

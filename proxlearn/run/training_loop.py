@@ -74,7 +74,7 @@ def training_loop(
             MetricsRows(folder, log),
             Checkpoints(folder, log, frozenset(status.values["protected"]), world),
             progress,
-            FinalFigures(folder, status),
+            FinalFigures(folder, status, stop),
             status,
             LoggerRows(folder, logger),
             *((Callbacks(options.callbacks),) if options.callbacks else ()),
@@ -101,7 +101,7 @@ def training_loop(
             journal.info("rank 0 of %d ranks sent %d bytes in %s", world.size, sent, counted(number, "step"))
         for observer in observers:
             observer.finish(state)
-    return None if state.is_last else stop.signal
+    return None if state.is_finished else stop.signal
 
 
 def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, world: World) -> Outcome:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import fields, replace
 from typing import Any
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.losses import Loss, quadratic
+from proxlearn.training.settings import Settings
 
 CANDIDATES: tuple[dict[str, Any], ...] = tuple(
     {"init_scale": s, "h": h, "epsilon": 1.0, "beta": 1e4, "confinement": {"w": strength}}
@@ -37,3 +40,22 @@ def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDI
         return factor * value if name in ("h", "beta") else value
 
     return tuple({name: scale(name, value) for name, value in values.items()} for values in candidates)
+
+
+def kept_fields(base: Settings, fixed: Collection[str]) -> set[str]:
+    """Return the names of the fields of ``base`` whose values the selection does not change."""
+    defaults = Settings()
+    return {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)} | {
+        *fixed
+    }
+
+
+def distinct_settings(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
+    """Return the settings of the candidates, with the fixed fields of ``base`` and without duplicates."""
+    kept, distinct = kept_fields(base, fixed), []
+    for values in candidates:
+        settings = replace(base, **{name: value for name, value in values.items() if name not in kept})
+        # Settings with a confinement per block are not hashable.
+        if settings not in distinct:
+            distinct.append(settings)
+    return distinct

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.losses import Loss, cross_entropy, logistic
+from proxlearn.core.losses import CrossEntropy, Logistic, Loss, cross_entropy, logistic
 from proxlearn.core.metrics import effective_sample_size, fit_link_slope
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.samples import Samples
@@ -22,8 +22,12 @@ from proxlearn.training.settings import Settings
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
 """Maximum number of training rows from which the training risk in the history is computed."""
-PIECE = 2**24
-"""Maximum number of outputs (particles x samples) held in memory while scoring."""
+LOG_SLOPE_DEVIATION = 0.2
+"""Standard deviation of the logarithm of the link slope of a loss that defines probabilities, before the held-out rows
+are known. With a few dozen held-out rows, the slope stays near 1; with hundreds, it corrects a fit that ended early and
+whose probabilities are therefore too close to uniform."""
+PIECE = 2**20
+"""Maximum number of outputs (particles x samples) held in memory while scoring; see ``tasks.MOST_OUTPUTS``."""
 
 Row = dict[str, float]
 
@@ -39,7 +43,8 @@ class FitState:
     """State of the noise generator, as bytes."""
     history: tuple[Row, ...] = ()
     """Rows of the logged steps. The columns are step, train_risk, ess, h, beta and epsilon; with validation samples
-    also validation_risk; and with the quadratic loss and classes also validation_log_loss and link_slope."""
+    also validation_risk; with the quadratic loss and classes also validation_log_loss; and with all losses for classes
+    also link_slope."""
 
     @property
     def best(self) -> Row:
@@ -97,6 +102,8 @@ def fit(
     validation: Samples | None = None,
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], object] = lambda cloud, row: None,
+    link_from: int = 0,
+    scores_training: bool = True,
 ) -> FitState:
     """Train for ``steps`` steps from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
 
@@ -104,7 +111,8 @@ def fit(
     even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation score is kept, and
     the fit ends after ``patience`` logged steps without a lower score. ``engine`` and ``threads`` have the same meaning
     as in ``iterate``. ``callback`` is called at every logged step; if it returns a true value, the fit ends at that
-    step. A confinement in the settings replaces that of the problem.
+    step. A confinement in the settings replaces that of the problem. For a loss that defines probabilities, link slopes
+    are fitted from step ``link_from`` on. Without ``scores_training``, the history has no training risks.
     """
     settings = settings.for_rows(len(problem.samples))
     problem = problem if settings.confinement is None else problem.with_parts(confinement=settings.confinement)
@@ -130,9 +138,11 @@ def fit(
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue
             used = hyper_of_last_step(hyper, cloud)
-            row = {"step": cloud.step, "train_risk": risk_of(problem, cloud, train)}
+            row: Row = {"step": cloud.step}
+            if scores_training:
+                row["train_risk"] = risk_of(problem, cloud, train)
             if held_out is not None:
-                row |= validation_figures(problem, cloud, held_out)
+                row |= validation_figures(problem, cloud, held_out, cloud.step >= link_from)
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
             row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
@@ -154,14 +164,20 @@ def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
     return _mean_loss(problem.loss, _outputs_of(problem, cloud, samples), samples)
 
 
-def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples) -> Row:
-    """Return the risk on held-out samples and, for classes and the quadratic loss, a link slope and its log-loss."""
+def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples, fits_link: bool = True) -> Row:
+    """Return the risk on held-out samples and, for classes, the slope of a link.
+
+    With the quadratic loss, the row also contains the log-loss of the link. With a loss that defines probabilities, the
+    slope is fitted only if ``fits_link`` is true.
+    """
     f = _outputs_of(problem, cloud, samples)
     row = {"validation_risk": _mean_loss(problem.loss, f, samples)}
+    output = f.reshape(-1, len(samples))
+    if isinstance(problem.loss, Logistic | CrossEntropy) and samples.labels is not None and fits_link:
+        return row | {"link_slope": fit_link_slope(output, samples.labels, samples.weights, LOG_SLOPE_DEVIATION)}
     if not needs_link(problem.loss, samples):
         return row
     assert samples.labels is not None
-    output = f.reshape(-1, len(samples))
     slope = fit_link_slope(output, samples.labels, samples.weights)
     likelihood = logistic if samples.y.ndim == 1 else cross_entropy
     return row | {"validation_log_loss": _mean_loss(likelihood, slope * f, samples), "link_slope": slope}

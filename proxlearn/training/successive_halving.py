@@ -11,7 +11,7 @@ settings and ends at the step of the winner's lowest score. Test rows are not us
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,13 +19,21 @@ import numpy as np
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.samples import hold_out, limit_rows
 from proxlearn.errors import RunError
-from proxlearn.training.candidates import candidates_of
+from proxlearn.training.candidates import candidates_of, distinct_settings, kept_fields
 from proxlearn.training.fit import FitInterrupted, FitState, Row, fit, validation_score
 from proxlearn.training.selection_progress import SelectionProgress
 from proxlearn.training.settings import Settings
 
-RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
+RUNGS: tuple[tuple[int, int], ...] = ((40, 2), (120, 1), (440, 1), (1800, 1), (7200, 1))
 """For each rung: the number of further steps per candidate, and the number of candidates that are kept afterwards."""
+THOROUGH_RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
+"""Rungs that keep more candidates, for comparisons of methods; they cost about 1.6 times as many steps."""
+USUAL_RUNGS = 3
+"""Number of rungs after which the selection of a noisy problem ends. Further rungs are for functions without noise."""
+LARGE_GAIN = 0.5
+"""Relative decrease of the lowest risk from one rung to the next that indicates a real target almost without noise.
+
+Such a problem continues with the rungs after USUAL_RUNGS, and STEPS_PER_ROW does not limit it."""
 STEPS_PER_ROW = 3
 """Maximum number of steps per training row from the third rung on; more steps would fit the noise of a small table."""
 LEAST_GAIN = 0.03
@@ -58,7 +66,7 @@ class Selection:
     curve: tuple[tuple[int, float], ...] = ()
     """The winner's logged steps, in order, with its validation risks; empty if no rows were held out."""
     link_slope: float | None = None
-    """Slope of the link that converts outputs to class probabilities at the selected step, for the quadratic loss."""
+    """Slope of the link that converts outputs to class probabilities at the selected step; None for a real target."""
     end: str = "minimum"
     """Where the winner's score is lowest: at a "minimum", near the "step cap", or within the "fewest steps"."""
 
@@ -126,12 +134,12 @@ def select(
     """
     base = base.for_rows(len(problem.samples))
     candidates = candidates_of(problem) if candidates is None else candidates
-    settings = _distinct(base, candidates, fixed)
+    settings = distinct_settings(base, candidates, fixed)
     if len(problem.samples) < FEWEST_ROWS:
         return Selection(replace(settings[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
     names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
     search = _Search(problem.with_samples(limit_rows(problem.samples, rows, seed)), base, names, settings, rungs)
-    search.run(seed, engine, threads, SelectionProgress(progress), store, "h" not in _kept(base, fixed))
+    search.run(seed, engine, threads, SelectionProgress(progress), store, "h" not in kept_fields(base, fixed))
     return search.selection()
 
 
@@ -159,6 +167,8 @@ class _Search:
         """For each candidate, the horizon of its fit with the lowest score."""
         self.scores: dict[int, float] = {}
         self.table: list[dict[str, Any]] = []
+        self.last_step = 0
+        """Last step of the newest rung."""
 
     def run(
         self,
@@ -191,6 +201,8 @@ class _Search:
                         validation=held_out,
                         patience=None if self.restarts else PATIENCE,
                         callback=progress.step,
+                        link_from=round(NEAR_END * last_step) if self.restarts else 0,
+                        scores_training=False,
                     )
                 except FitInterrupted as error:
                     self._keep(i, error.fitted, settings.horizon)
@@ -213,14 +225,18 @@ class _Search:
     def _halve(self, train: Train, progress: SelectionProgress) -> None:
         alive: Sequence[int] = range(len(self.settings))
         progress.plan(self._planned_steps())
-        last_step, lowest = 0, np.inf
+        lowest, has_large_gain = np.inf, False
         for rung, (more, keep) in enumerate(self.rungs):
-            if rung > 1 and last_step + more > STEPS_PER_ROW * len(self.problem.samples):
+            last_step = self.last_step + more
+            is_long = rung >= USUAL_RUNGS or (rung > 1 and last_step > STEPS_PER_ROW * len(self.problem.samples))
+            if is_long and not has_large_gain:
                 break
-            last_step += more
+            self.last_step, steps = last_step, last_step if self.restarts else more
+            if rung >= USUAL_RUNGS:
+                progress.plan(len(alive) * steps)
             for place, i in enumerate(alive):
                 progress.start(
-                    rung, len(self.rungs), place, len(alive), last_step, last_step if self.restarts else more
+                    rung, max(rung + 1, min(len(self.rungs), USUAL_RUNGS)), place, len(alive), last_step, steps
                 )
                 train(rung, i, more, last_step)
             alive = sorted(alive, key=lambda i: (self.scores[i], i))[:keep]
@@ -230,6 +246,8 @@ class _Search:
             score = self.scores[alive[0]]
             if rung and lowest - score < LEAST_GAIN * abs(lowest):
                 break
+            may_be_noiseless = len(self.rungs) > USUAL_RUNGS and self.problem.samples.labels is None
+            has_large_gain = may_be_noiseless and rung > 0 and lowest - score > LARGE_GAIN * lowest
             lowest = score
 
     def _refine(self, train: Train, progress: SelectionProgress) -> None:
@@ -277,7 +295,7 @@ class _Search:
     def _planned_steps(self) -> int:
         """Return the total number of steps of all candidates in all rungs."""
         total, count, last_step = 0, len(self.settings), 0
-        for more, keep in self.rungs:
+        for more, keep in self.rungs[:USUAL_RUNGS]:
             last_step += more
             total += count * (last_step if self.restarts else more)
             count = min(count, keep)
@@ -285,7 +303,8 @@ class _Search:
 
     def selection(self) -> Selection:
         fitted, base = self.fits[self.winner], self.base
-        best, last_step = self._best_row(fitted, self.horizons[self.winner]), sum(more for more, _ in self.rungs)
+        best = self._best_row(fitted, self.horizons[self.winner])
+        last_step = max(self.last_step, sum(more for more, _ in self.rungs[:USUAL_RUNGS]))
         steps = base.steps if base.steps is not None else int(best["step"])
         end = "minimum"
         if best["step"] >= NEAR_END * last_step:
@@ -300,25 +319,6 @@ class _Search:
             best.get("link_slope"),
             end,
         )
-
-
-def _kept(base: Settings, fixed: Collection[str]) -> set[str]:
-    """Return the names of the fields of ``base`` whose values the selection does not change."""
-    defaults = Settings()
-    return {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)} | {
-        *fixed
-    }
-
-
-def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
-    """Return the settings of the candidates, with the fixed fields of ``base`` and without duplicates."""
-    kept, distinct = _kept(base, fixed), []
-    for values in candidates:
-        settings = replace(base, **{name: value for name, value in values.items() if name not in kept})
-        # Settings with a confinement per block are not hashable.
-        if settings not in distinct:
-            distinct.append(settings)
-    return distinct
 
 
 def _row(

@@ -22,6 +22,7 @@ from proxlearn.core.metrics import (
     calibration_error,
     discrete_free_energy,
     effective_sample_size,
+    fit_link_slope,
     free_energy,
     weight_entropy,
 )
@@ -85,6 +86,22 @@ def test_the_scale_of_the_weights_does_not_matter(seed: int, shift: float) -> No
     scaled = PointCloud(cloud.theta, cloud.log_rho + shift)
     for name, value in scores(Softmax(5), cloud, samples).items():
         assert math.isclose(scores(Softmax(5), scaled, samples)[name], value, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("rows, low, high", [(5000, 1.85, 2.15), (20, 1.0, 1.5)])
+def test_a_slope_with_a_prior_follows_many_rows_and_stays_near_one_for_few(rows: int, low: float, high: float) -> None:
+    """The probabilities of the labels are softmax(2 f), so the best slope is 2."""
+    generator = torch.Generator().manual_seed(0)
+    f = torch.randn(3, rows, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(2 * f, dim=0).T, 1, generator=generator)[:, 0]
+    assert low < fit_link_slope(f, labels, log_deviation=0.2) < high
+    # A perfect separation, for which the best slope without a prior is infinite.
+    assert 1 < fit_link_slope(f, f.argmax(dim=0), log_deviation=0.2) < (100 if rows > 100 else 2)
+    swapped = torch.stack((-f[0], f[0]))
+    two = (f[0] > 0).long()
+    assert fit_link_slope(f[:1] * 2, two, log_deviation=0.2) == pytest.approx(
+        fit_link_slope(swapped, two, log_deviation=0.2), rel=1e-6
+    )
 
 
 def test_one_particle_is_its_own_ensemble() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from proxlearn.errors import StoppedBySignal
-from proxlearn.run import selection
+from proxlearn.run import result_files, selection
 from proxlearn.run import train as set_up
 from proxlearn.run.run_folder import list_candidates
 from proxlearn.training import successive_halving as halving
@@ -66,6 +66,47 @@ def test_a_signal_while_the_first_step_compiles_ends_the_session_at_once(first, 
     assert (outcome.signal, outcome.step, status(stopped)["state"]) == (signal.SIGTERM, first, "stopped")
     run(config, stopped)
     assert_same_run(stopped, uninterrupted)
+
+
+@pytest.mark.parametrize("steps", [3, None])
+def test_a_signal_during_the_final_scores_of_a_large_table_ends_the_session_at_once(steps, tmp_path, monkeypatch):
+    """A stopped session scores only the rows of the logged metrics; a signal interrupts scores of more rows."""
+    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
+    config = small(steps=5, metric_rows=4)
+    run(config, uninterrupted)
+    original, scored = result_files.write_figures, []
+
+    def write_figures(folder, problem, parts, *rest):
+        scored.append(max(map(len, parts.values())))
+        if scored[-1] > 4:
+            wait_long()
+        original(folder, problem, parts, *rest)
+
+    began = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(result_files, "write_figures", write_figures)
+        if steps is not None:
+            stop_after(steps, patch)
+        outcome = run(config, stopped)
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert (outcome.signal, status(stopped)["state"]) == (signal.SIGTERM, "stopped")
+    assert outcome.step == (steps or 5)
+    assert (scored[0] > 4) == (steps is None)
+    assert run(config, stopped).signal is None
+    assert_same_run(stopped, uninterrupted)
+
+
+def stop_after(step, patch):
+    """Send a signal to this process after a number of steps."""
+    original = Stepper.__call__
+
+    def stepped(self, cloud):
+        result = original(self, cloud)
+        if result[0].step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    patch.setattr(Stepper, "__call__", stepped)
 
 
 def tuned():

@@ -206,8 +206,9 @@ def test_metrics_are_of_a_sample_of_rows_and_the_figures_at_the_end_of_all(tmp_p
     assert sample.accuracy.equals(whole.accuracy)
 
 
-def test_the_link_of_the_quadratic_loss_is_stored_and_predicts(tmp_path):
-    config = composed("dataset=wine", "recipe=tuned", "loss=quadratic", "N=20", "threads=1")
+@pytest.mark.parametrize("loss", ["quadratic", "cross_entropy"])
+def test_the_link_is_stored_and_predicts(loss, tmp_path):
+    config = composed("dataset=wine", "recipe=tuned", f"loss={loss}", "N=20", "threads=1")
     run(config, tmp_path)
     slope = json.loads((tmp_path / "selection.json").read_text())["link_slope"]
     assert slope == json.loads((tmp_path / "model.json").read_text())["link_slope"]

@@ -30,7 +30,14 @@ from proxlearn.training.candidates import CANDIDATES, scaled_candidates
 from proxlearn.training.fit import fit, initial_fit
 from proxlearn.training.iterate import iterate
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import NEAR_END, RUNGS, SelectionInterrupted, select
+from proxlearn.training.successive_halving import (
+    NEAR_END,
+    RUNGS,
+    THOROUGH_RUNGS,
+    USUAL_RUNGS,
+    SelectionInterrupted,
+    select,
+)
 from proxlearn.training.thread_choice import LONG_STEP, ThreadChoice
 
 HYPER = Hyper(beta=1e3, h=0.1, epsilon=0.5, L=50, tolerance="log", epsilon_quantile=0.5, h_schedule="cosine")
@@ -203,8 +210,25 @@ def test_the_winner_has_the_lowest_log_loss_and_its_link_is_kept(problem: Risk) 
     selection = select(problem, BASE, seed=3)
     assert selection.link_slope is not None
     assert selection.link_slope > 0
-    likelihood = problem.with_parts(loss=logistic)
-    assert select(likelihood, BASE, seed=3).link_slope is None
+
+
+def test_the_slope_of_a_likelihood_loss_is_one_up_to_what_the_held_out_rows_show(problem: Risk) -> None:
+    selection = select(problem.with_parts(loss=logistic), BASE, seed=3)
+    assert selection.link_slope is not None
+    assert 0.6 < selection.link_slope < 1.6
+    assert all("validation_log_loss" not in row for row in selection.table)
+
+
+def test_a_real_target_without_noise_is_trained_for_longer_than_one_with_noise() -> None:
+    X = torch.linspace(-1.7, 1.7, 60, dtype=torch.float64)[:, None]
+    exact = 1.4 * torch.sin(1.8 * X[:, 0])
+    noise = torch.randn(60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    base, last_rungs = Settings(N=100), []
+    for y, rungs in ((exact, RUNGS), (exact + noise, RUNGS), (exact, THOROUGH_RUNGS)):
+        selection = select(Risk.from_samples(Perceptron(), Samples(X, y)), base, seed=0, rungs=rungs)
+        last_rungs.append((max(row["rung"] for row in selection.table), selection.curve[-1][1] < 0.01))
+    assert [risk for _, risk in last_rungs] == [True, False, False]
+    assert last_rungs[0][0] >= USUAL_RUNGS > max(last_rungs[1][0], last_rungs[2][0])
 
 
 def test_an_interrupt_leaves_the_best_candidate_so_far(problem: Risk, monkeypatch: pytest.MonkeyPatch) -> None:
