@@ -85,6 +85,11 @@ class WandbLogger:
         try:
             send()
         except Exception as error:
+            # Without finish, wandb.init of the next session in this process would return the failed run. The rows that
+            # were sent count as logged only if wandb has stored them.
+            with contextlib.suppress(Exception):
+                self._run.finish(exit_code=1)
+                self._write_state()
             self._run = None
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
             self._warn(f"wandb failed: {line:.200}; all rows are still written to metrics.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_runs import run, small
 
@@ -18,6 +20,7 @@ from proxlearn.errors import RunError
 from proxlearn.loggers.logger import LOGGER_KINDS
 from proxlearn.run.logger_session import log_session_end
 from proxlearn.run.signals import StopRequest
+from tests.loggers.reading import assert_same, read_csv, read_tensorboard, read_wandb
 from tests.loggers.test_loggers import LENGTH
 
 
@@ -59,6 +62,37 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     outcome = run(config, tmp_path / "run")
     assert (outcome.state, outcome.signal) == ("stopped", signal.SIGTERM)
+
+
+@pytest.mark.parametrize("names", [("wandb", "tensorboard"), ("tensorboard", "wandb")])
+def test_one_of_several_loggers_fails_and_the_others_get_every_row(
+    names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from proxlearn.loggers.wandb_run import WandbLogger
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    uri = str(tmp_path / "store") if names[0] == "wandb" else None
+    folder, config = tmp_path / "run", LoggerConfig(names[0], uri, names[1:])
+    log_row = WandbLogger.log_row
+
+    def failing_log_row(self: WandbLogger, row: dict) -> None:
+        with pytest.MonkeyPatch.context() as broken:
+            if row["step"] == 8:
+                broken.setattr(self._run, "log", None)
+            log_row(self, row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WandbLogger, "log_row", failing_log_row)
+        assert run(small(logger=config, **LENGTH), folder).state == "finished"
+    assert capfd.readouterr().err.count("wandb failed: ") == 1
+    assert_same(read_tensorboard(folder), read_csv(folder), np.float32)
+    # The next session adds the missing rows.
+    run(small(logger=config, **(LENGTH | {"steps": 31})), folder)
+    assert_same(read_tensorboard(folder), read_csv(folder), np.float32)
+    run_id = json.loads((folder / "wandb.json").read_text())["run_id"]
+    store = tmp_path / ("store" if uri else "outputs/wandb")
+    assert_same(read_wandb(store, run_id), read_csv(folder))
 
 
 def test_requests_have_a_short_time_out_unless_the_user_sets_one() -> None:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from proxlearn import cli
 from proxlearn.cli import main
-from proxlearn.config.compose import compose_with_loader, parse
+from proxlearn.config.compose import compose, compose_with_loader, parse
 from proxlearn.errors import InputError
 from proxlearn.sweeps import sweep as sweep_module
 from proxlearn.sweeps.search import SearchPlan, create_folder, load_study, read_plan, run_trial, sampler_of
@@ -225,6 +228,14 @@ def test_a_search_scores_by_validation_rows_and_every_trial_is_a_run(
         metrics = pd.read_csv(f"s/trial-{number:04d}/metrics.csv")
         assert metrics["validation_rmse_weighted"].iloc[-1] == pytest.approx(score)
     assert "Importance of the parameters" in printed
+    # The command that is printed at the end has the values of the best trial to the last digit.
+    number = table["trial"][table["validation_rmse_weighted"].idxmin()]
+    stored = yaml.safe_load(Path(f"s/trial-{number:04d}/config.yaml").read_text())
+    words_of_best = re.search("on all training rows: proxlearn train (.*)", printed)
+    assert words_of_best is not None
+    best = compose(parse(shlex.split(words_of_best[1])))
+    assert (best["beta"], best["activation"]) == (stored["beta"], stored["activation"])
+    assert best["validation_fraction"] is None
     assert (tmp_path / "s" / "search.png").stat().st_size > 5000
     # More trials extend the search; another search is refused.
     assert cli.main([*words, "6", "-o", "s", "--no-pruning", "--sampler", "random"]) == 0
@@ -239,6 +250,7 @@ def test_a_search_scores_by_validation_rows_and_every_trial_is_a_run(
     [
         (["beta=1"], "no key has a range of values to search"),
         (["beta=log(0,1)"], "0 < low < high"),
+        (["beta=logg(1,2)"], "unknown function logg; use beta=log(low,high), uniform"),
         (["beta=log(1)"], "is not a range between two numbers"),
         (["N=int(1.5,3)"], "write N=int"),
         (["betta=log(1,2)"], "did you mean `beta`"),
@@ -247,7 +259,7 @@ def test_a_search_scores_by_validation_rows_and_every_trial_is_a_run(
     ],
 )
 def test_a_wrong_range_is_answered_with_its_remedy(words: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(message)):
         parse_space(words)
 
 

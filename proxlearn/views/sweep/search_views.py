@@ -112,8 +112,8 @@ def summary(folder: Path, search: Search, study: Any) -> str:
     lines = [f"\n{trials} ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
     lines.append(_importance_table(importances(study)))
     if len(table) and table[search.metric].notna().iloc[0]:
-        best = table.iloc[0]
-        chosen = [f"{p.key}={best[p.key]:g}" if p.kind != "choice" else f"{p.key}={best[p.key]}" for p in search.space]
+        # The values are those of the trial to the last digit, so that the command repeats the trial's settings.
+        chosen = [f"{p.key}={table[p.key].iloc[0]!s}" for p in search.space]
         fixed = [word for word in search.overrides if not word.startswith("validation_fraction=")]
         command = shlex.join(["proxlearn", "train", *fixed, *chosen])
         lines.append(f"Train with the best values on all training rows: {command}")
