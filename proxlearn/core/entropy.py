@@ -9,6 +9,7 @@ at the particles.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ from a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 1
 """
 TILE = 2**20
 """Number of entries per tile of the distance matrix; a tile takes up 8 MB."""
+AT_ONCE = 2**14
+"""Maximum number of particles that are converted to float64 at once."""
 
 
 def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
@@ -72,23 +75,16 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     rows = queried(N, theta.device)
     if neighbours >= N or not bool(torch.isfinite(theta).all()):
         return torch.full((len(rows),), math.nan, dtype=torch.float64, device=theta.device)
-    # The search computes squared distances from squared norms, which loses less precision if the mean is 0.
-    # The mean is subtracted in place, because another float64 copy of a large cloud would take up much memory.
-    centred = theta.to(torch.float64, copy=True)
-    centred -= centred.mean(dim=0)
-    deviations = centred.square().mean(dim=0).sqrt()
+    # A float64 copy of a large cloud would take up much memory, so it is copied in parts.
+    parts = torch.split(theta, AT_ONCE)
+    mean = _column_sums(part.double() for part in parts) / N
+    deviations = (_column_sums((part - mean).square() for part in parts) / N).sqrt()
     if not bool((deviations > 0).all()):
         return torch.full((len(rows),), -math.inf, dtype=torch.float64, device=theta.device)
-    centred /= deviations
-    size = max(1, TILE // N)
-    norms = centred.square().sum(dim=1)
     radii = []
-    for first in range(0, len(rows), size):
-        tile = rows[first : first + size]
-        squared = torch.addmm(norms, centred[tile], centred.T, alpha=-2)
-        squared[torch.arange(len(tile), device=tile.device), tile] = math.inf
+    for tile in torch.split(rows, max(1, TILE // min(N, AT_ONCE))):
         # Rounding may change the order of the neighbours, so accurate distances are computed for two extra candidates.
-        candidates = squared.topk(min(neighbours + 2, N - 1), largest=False).indices
+        candidates = _nearest(theta, tile, mean, deviations, min(neighbours + 2, N - 1))
         points, queries = theta[candidates].double() / deviations, theta[tile].double() / deviations
         distances = (points - queries[:, None]).square().sum(dim=2).sqrt()
         radii.append(distances.kthvalue(neighbours, dim=1).values)
@@ -96,6 +92,31 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     digammas = torch.digamma(torch.tensor([N, neighbours], dtype=torch.float64))
     constant = float(digammas[0] - digammas[1]) + log_ball + float(deviations.log().sum())
     return constant + d * torch.cat(radii).log()
+
+
+def _column_sums(parts: Iterable[Tensor]) -> Tensor:
+    """Return the sums over the rows of all parts of a matrix."""
+    return torch.stack([part.sum(dim=0) for part in parts]).sum(dim=0)
+
+
+def _nearest(theta: Tensor, tile: Tensor, mean: Tensor, deviations: Tensor, count: int) -> Tensor:
+    """Return the indices of the ``count`` nearest other particles of each particle in ``tile``, up to rounding.
+
+    The squared distances are computed from squared norms, which loses less precision if the mean is 0.
+    """
+    queries = (theta[tile] - mean) / deviations
+    nearest, indices = queries.new_empty(len(tile), 0), tile.new_empty(len(tile), 0)
+    for first in range(0, len(theta), AT_ONCE):
+        points = (theta[first : first + AT_ONCE] - mean) / deviations
+        squared = torch.addmm(points.square().sum(dim=1), queries, points.T, alpha=-2)
+        own = torch.nonzero((tile >= first) & (tile < first + len(points)))[:, 0]
+        squared[own, tile[own] - first] = math.inf
+        best = squared.topk(min(count, len(points)), largest=False)
+        nearest = torch.cat((nearest, best.values), dim=1)
+        indices = torch.cat((indices, best.indices + first), dim=1)
+        kept = nearest.topk(min(count, nearest.shape[1]), largest=False)
+        nearest, indices = kept.values, indices.gather(1, kept.indices)
+    return indices
 
 
 def queried(N: int, device: torch.device | None = None) -> Tensor:

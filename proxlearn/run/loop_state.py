@@ -10,9 +10,13 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
+from proxlearn.portability import return_freed_memory
 from proxlearn.run.checkpoint import Checkpoint, Number
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics import Row, proximal_figures
+
+LARGE = 2**15
+"""Number of particles from which ``RunState.release_info`` has an effect."""
 
 
 class RunState:
@@ -73,6 +77,18 @@ class RunState:
         if self.checkpoint.proximal is None and self.step > self._first_step:
             self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))
         return self.checkpoint.proximal
+
+    def release_info(self) -> None:
+        """Replace the diagnostics of the step by their metrics if the cloud is large and divided.
+
+        The diagnostics contain the cloud before the step, and the ranks on one machine share its memory. A proximal
+        step of a large cloud takes longer than computing its metrics, which is done on demand for all other steps.
+        """
+        if self.shards is None or self.shards.N < LARGE or self.info is None or not self.info.solution.rounds:
+            return
+        self.proximal_figures()
+        self.info = None
+        return_freed_memory()
 
 
 class Observer:

@@ -92,8 +92,10 @@ def training_loop(
             steps = until_stopped(steps, state.generator, stop)
         for cloud, info in () if state.stop_requested else steps:
             state.update(cloud, info)
+            del cloud, info
             for observer in observers:
                 observer.after_step(state)
+            state.release_info()
             if state.stop_requested:
                 break
         if world is not None:

@@ -86,6 +86,14 @@ def test_the_terms_are_those_of_all_pairs_of_distances() -> None:
     assert torch.allclose(entropy_terms(theta, k), expected, atol=1e-12)
 
 
+def test_a_large_cloud_is_searched_in_parts_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    theta = gaussian(700, 3).float()
+    whole = entropy_terms(theta)
+    for at_once in (2, 64, 699):
+        monkeypatch.setattr("proxlearn.core.entropy.AT_ONCE", at_once)
+        torch.testing.assert_close(entropy_terms(theta), whole, rtol=1e-12, atol=0)
+
+
 def test_far_from_the_origin_a_float32_cloud_keeps_its_digits() -> None:
     theta = gaussian(500, 3).float() * 1e-2
     assert float(entropy(theta + 100)) == pytest.approx(float(entropy(theta)), abs=0.02)

@@ -19,6 +19,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core import sharding
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused import sharded_step
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.random_numbers import fill_normal
 from proxlearn.core.fused.sharded_step import ShardedStep
@@ -218,3 +219,28 @@ def test_one_two_and_three_ranks_have_the_same_bits(paper_files: Path, tmp_path:
 @pytest.mark.slow
 def test_one_two_and_three_ranks_have_the_same_bits_after_100_steps(paper_files: Path, tmp_path: Path) -> None:
     check_same_bits(tmp_path, 100)
+
+
+def test_a_step_that_frees_the_memory_of_its_drift_has_the_same_bits(
+    wdbc: Risk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lists of saturated rows are freed before the proximal step of a large cloud."""
+    N, problem, hyper = 64, wdbc.to("cpu", torch.float32), Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
+    start = paper_cloud(problem, N, torch.Generator().manual_seed(0)).to("cpu", torch.float32)
+
+    def clouds() -> list[PointCloud]:
+        generator, cloud, after = torch.Generator().manual_seed(1), start, []
+        step = ShardedStep(problem, hyper, N, 1, undivided(N))
+        for _ in range(3):
+            cloud, info = step(cloud, *randomness(cloud, generator))
+            assert info is not None
+            after.append(cloud)
+        signs = [part.signs.size for part in step.drift.parts]  # type: ignore[attr-defined]
+        assert any(signs) == (sharded_step.MOST_DENSE > N)
+        return after
+
+    kept = clouds()
+    monkeypatch.setattr(sharded_step, "MOST_DENSE", N - 1)
+    for before, after in zip(kept, clouds(), strict=True):
+        assert torch.equal(before.theta, after.theta)
+        assert torch.equal(before.log_rho, after.log_rho)

@@ -21,14 +21,18 @@ from tqdm import tqdm
 
 from proxlearn.cli import main
 from proxlearn.core.compile_time import COMPILE_TIME
-from proxlearn.run import progress, training_loop
+from proxlearn.core.sharding import undivided
+from proxlearn.run import loop_state, progress, training_loop
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.run.lock import FolderLock, is_locked
 from proxlearn.run.loop_state import Observer, RunState
+from proxlearn.run.metrics import proximal_figures
 from proxlearn.run.observed_status import SILENT_SECONDS, take_snapshot
 from proxlearn.run.progress import Progress, StepRate
 from proxlearn.run.signals import StopRequest
+from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import Stepper
+from tests.conftest import config_of
 from tests.small_runs import FORKSERVER, assert_same_run, run, small, status
 
 
@@ -57,6 +61,20 @@ def calls(monkeypatch):
     CALLS.clear()
     monkeypatch.setattr(training_loop, "LoggerRows", Recorder)
     return CALLS
+
+
+def test_the_diagnostics_of_a_large_divided_cloud_are_freed_after_their_metrics_are_computed(monkeypatch):
+    """They contain the cloud before the step, which the next step does not need."""
+    experiment = build_experiment(config_of("dataset=sine", "N=40", "steps=5"))
+    for large in (41, 40):
+        monkeypatch.setattr(loop_state, "LARGE", large)
+        state = RunState(experiment, first_checkpoint(experiment), undivided(40))
+        cloud, info = next(iterate(experiment.source, state.cloud, experiment.hyper, generator=state.generator))
+        expected = proximal_figures(info)
+        state.update(cloud, info)
+        state.release_info()
+        assert (state.info is None) == (large == 40)
+        assert state.proximal_figures() == expected
 
 
 def test_a_new_run_reports_step_zero_and_a_continued_one_does_not(tmp_path, calls):

@@ -49,6 +49,19 @@ class FusedDrift(ABC):
     ) -> tuple[Tensor, np.ndarray]:
         """Return Theta_k and w for the particles of the last ``forward``, given the sums over the whole cloud."""
 
+    def release(self) -> None:  # noqa: B027 - drifts with little memory have nothing to free
+        """Free the memory of the passes, if it is large; the next ``forward`` allocates it again.
+
+        The results stay the same. This saves memory during a proximal step that takes much longer than the drift.
+        """
+
+    def empty_sums(self) -> np.ndarray:
+        """Return memory for the contribution of each block to P^T rho and P^T 1.
+
+        The drift does not keep it, because a divided cloud has a drift per block.
+        """
+        return np.empty((self.blocks, 2, self.n), self.dtype)
+
     @abstractmethod
     def _prepare(self, samples: Samples) -> None:
         """Store the arrays that the passes need for the samples."""

@@ -43,6 +43,9 @@ class Drift(Protocol):
     ) -> tuple[Tensor, np.ndarray]:
         """Move the particles of the last ``forward``, given the sums over the whole cloud."""
 
+    def release(self) -> None:
+        """Free the memory of the last step; see ``FusedDrift.release``."""
+
     def set_hyper(self, hyper: Hyper) -> None: ...
 
     def set_samples(self, samples: Samples) -> None: ...
@@ -70,8 +73,11 @@ class PlainDrift:
         assert self._response is not None, "forward must be called before backward"
         sums, weights = torch.from_numpy(np.stack((r, s))), torch.from_numpy(rho)
         potentials = self._risk.potentials_of_response(self._response, theta, weights, sums, self.hyper)
-        self._response = None
+        self.release()
         return self._move(theta, noise, potentials)
+
+    def release(self) -> None:
+        self._response = None
 
     def _move(self, theta: Tensor, noise: Tensor, potentials: Potentials) -> tuple[Tensor, np.ndarray]:
         return euler_maruyama(theta, potentials.gradient, self.hyper, noise), potentials.w.numpy()
@@ -93,7 +99,8 @@ class ConfinedDrift:
 
     def __init__(self, drift: FusedDrift, strengths: Tensor) -> None:
         self.drift, self.strengths = drift, strengths
-        self.set_hyper, self.set_samples, self.forward = drift.set_hyper, drift.set_samples, drift.forward
+        self.set_hyper, self.set_samples = drift.set_hyper, drift.set_samples
+        self.forward, self.release = drift.forward, drift.release
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         r, s = self.forward(theta, rho)

@@ -15,15 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused.drifts import Drift, make_drift
-from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.fixed_point import FixedPoint
+from proxlearn.core.fused.fused_step import MOST_DENSE, FusedStep
 from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.tile_kernel import TileKernel
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 from proxlearn.core.sharding import Shards, sum_of_blocks
 from proxlearn.memory import free_memory
+from proxlearn.portability import return_freed_memory
 
 PER_THREAD = 4
 """Number of blocks per thread whose partial sums over the columns are in memory at once."""
@@ -42,6 +45,13 @@ class ShardedStep(FusedStep):
 
     def _make_drift(self, functional: Functional) -> Drift:
         return ShardedDrift(functional, self.hyper, self.shards)
+
+    def _tiled(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float) -> FixedPoint:
+        if self.N > MOST_DENSE:
+            # A step of such a cloud takes seconds, so allocating the memory of the drift again costs little.
+            self.drift.release()
+            return_freed_memory()
+        return super()._tiled(cloud, theta, w, z0, radius)
 
     def _free_memory(self) -> int:
         # All ranks on one machine see the same free memory, so each of them uses an equal share.
@@ -82,6 +92,10 @@ class ShardedDrift:
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
         raise AssertionError("ShardedDrift moves the whole cloud: call it instead of forward and backward")
+
+    def release(self) -> None:
+        for part in self.parts:
+            part.release()
 
     def set_hyper(self, hyper: Hyper) -> None:
         for part in self.parts:

@@ -128,7 +128,6 @@ class SoftmaxDrift(FusedDrift):
         self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
         self.Z = X.new_empty(N * others, n)
         self.P = np.empty((N, n), dtype)
-        self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c = np.empty(N, dtype)
 
     def _prepare(self, samples: Samples) -> None:
@@ -142,8 +141,9 @@ class SoftmaxDrift(FusedDrift):
         product(self.W, self.Xt, self.Z)
         if first:
             self.Z += (theta[:, : first - 1] - theta[:, first - 1 : first]).reshape(-1, 1)
-        forward(self.Z.numpy(), self.labels, rho, self.P, self.sums)
-        total: np.ndarray = self.sums.sum(axis=0)
+        sums = self.empty_sums()
+        forward(self.Z.numpy(), self.labels, rho, self.P, sums)
+        total: np.ndarray = sums.sum(axis=0)
         return total
 
     def backward(

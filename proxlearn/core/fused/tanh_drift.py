@@ -113,7 +113,6 @@ class TanhDrift(FusedDrift):
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
         self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()
-        self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.active, self.all_places = np.empty(N, np.bool_), np.arange(N)
 
@@ -122,8 +121,9 @@ class TanhDrift(FusedDrift):
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         product(theta[:, 1:], self.X1t, self.T)
-        forward(self.T_array, theta.numpy(), rho, self.sums)
-        total: np.ndarray = self.sums.sum(axis=0)
+        sums = self.empty_sums()
+        forward(self.T_array, theta.numpy(), rho, sums)
+        total: np.ndarray = sums.sum(axis=0)
         return total
 
     def backward(

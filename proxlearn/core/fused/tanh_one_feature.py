@@ -77,15 +77,16 @@ class OneFeatureTanhDrift(FusedDrift):
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         super().__init__(problem, hyper, N, blocks)
         n, dtype = self.n, self.dtype
-        self.T, self.sums = np.empty((N, n), dtype), np.empty((blocks, 2, n), dtype)
+        self.T = np.empty((N, n), dtype)
         self.inner_c = np.empty(N, dtype)
 
     def _prepare(self, samples: Samples) -> None:
         self.x = samples.X[:, 0].contiguous().numpy()
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
-        forward(theta.numpy(), rho, self.x, self.T, self.sums)
-        total: np.ndarray = self.sums.sum(axis=0)
+        sums = self.empty_sums()
+        forward(theta.numpy(), rho, self.x, self.T, sums)
+        total: np.ndarray = sums.sum(axis=0)
         return total
 
     def backward(

@@ -224,15 +224,23 @@ class SaturatedTanhDrift(FusedDrift):
         self.saturated = dtype.type(SATURATED[dtype])
         # The rounding error of a sum of p products is (p + 1) units in the last place; it is doubled as a margin.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
-        # Passes read a list beyond its end, in groups of four, so its entries must be valid.
-        near, near_count = np.zeros((N, NEAR), np.int32), np.zeros(N, np.int32)
-        self.lists = np.zeros((N, p), dtype), self.squared_radius, near, near_count
-        self.signs = np.empty((N, self.n), np.int8)
         self.pair_count = np.zeros(N, np.int32)
-        self.pairs = np.zeros((N, NEAR), np.int32), np.zeros((N, NEAR), dtype), self.pair_count
-        self.sums = np.empty((blocks, 2, self.n), dtype)
+        self._allocate(N)
         self.inner_c, self.inner_r = np.empty(N, dtype), np.empty(N, dtype)
         self.nothing = np.empty(0, dtype)
+
+    def _allocate(self, rows: int) -> None:
+        """Allocate the lists, signs and pairs of ``rows`` particles, which is all of them, or none after a release."""
+        # Passes read a list beyond its end, in groups of four, so its entries must be valid.
+        near, near_count = np.zeros((rows, NEAR), np.int32), np.zeros(rows, np.int32)
+        self.lists = np.zeros((rows, len(self.X1t)), self.dtype), self.squared_radius, near, near_count
+        self.signs = np.empty((rows, self.n), np.int8)
+        self.pairs = np.zeros((rows, NEAR), np.int32), np.zeros((rows, NEAR), self.dtype), self.pair_count
+
+    def release(self) -> None:
+        # Without lists, the next step classifies all rows.
+        self.squared_radius[:] = -1
+        self._allocate(0)
 
     def _prepare(self, samples: Samples) -> None:
         # New samples invalidate every list.
@@ -250,6 +258,9 @@ class SaturatedTanhDrift(FusedDrift):
         self.stride = self.dtype.type(np.sqrt(metric.sum()))
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        if len(self.signs) < len(theta):
+            self._allocate(len(theta))
+        sums = self.empty_sums()
         forward(
             theta.numpy(),
             rho,
@@ -261,9 +272,9 @@ class SaturatedTanhDrift(FusedDrift):
             self.lists,
             self.signs,
             self.pairs,
-            self.sums,
+            sums,
         )
-        total: np.ndarray = self.sums.sum(axis=0)
+        total: np.ndarray = sums.sum(axis=0)
         return total
 
     def backward(
