@@ -56,7 +56,7 @@ SHORTER = {
         "paper runs table2": "paper table2",
         "recipe=tuned N=200": "N=20 steps=3",
     },
-    "howto/large_clouds.md": {"N=9000": "N=300"},
+    "howto/large_clouds.md": {"N=9000": "N=300", "N=100000": "N=100 steps=2"},
     "howto/search.md": {"--trials 3": "--trials 1"},
 }
 """Parts of commands that take minutes, and what replaces them here; the output of such a block is not compared."""
@@ -151,9 +151,10 @@ def normalise(output: str) -> str:
 def prepare_folder(page: str, folder: Path) -> dict[str, str]:
     """Put what the commands of a page need into a folder; return the environment of the commands."""
     (folder / "bin").mkdir()
-    command = folder / "bin" / "proxlearn"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxlearn "$@"\n', encoding="utf-8")
-    command.chmod(0o755)
+    for name, module in (("proxlearn", "proxlearn"), ("torchrun", "torch.distributed.run")):
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
     if page in ARCHIVE:
         shutil.copytree(ROOT / ARCHIVE[page], folder / ARCHIVE[page])
     environment = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "Agg"}
