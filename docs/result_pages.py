@@ -211,17 +211,11 @@ def split_table(text: str) -> tuple[str, str]:
 SPEED_NOTES = """\
 ## Measure it
 
-| command | what it measures |
-| --- | --- |
-| `proxlearn bench` | the same as `--whole --special`; with `--quick`, it takes about two minutes |
-| `proxlearn bench --whole --dataset wdbc sine` | the paper's experiments as a whole, here on two datasets |
-| `proxlearn bench --special` | special cases: particles far apart, other losses and neurons, the startup of a command |
-| `proxlearn bench --growth` | one step from the initial cloud for N = 1000 to 20000 (with `--large`, up to 100000) |
-| `proxlearn bench --company` | commands while other processes use the cores |
-
-The results are printed as tables and stored in `bench.json`, and plots are written next to this file (`-o FILE` selects
-another file). The command warns if the machine is busy. Compare only timings that were interleaved, that is, measured
-in turn in one process.
+`proxlearn bench` measures the speed on your machine; `proxlearn bench --whole --dataset wdbc sine` computes two rows of
+the table above. [Its help text](../reference/command_line.md#proxlearn-bench) lists the other measurements. The results
+are printed as tables and stored in `bench.json`, and plots are written next to this file (`-o FILE` selects another
+file). The command warns if the machine is busy. Compare only timings that were interleaved, that is, measured in turn
+in one process.
 
 ## The engine
 

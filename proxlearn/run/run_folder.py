@@ -109,12 +109,12 @@ FILE_CONTENTS = {
 event files are not listed.
 """
 PLOT_CONTENTS = {
-    "risk": "risk curve",
-    "health": "effective sample size and kernel share",
-    "confusion": "confusion matrices",
-    "function": "learned function, for one feature",
-    "regions": "decision regions, for two features",
-    "images": "weights of particles as images, for digits",
+    "risk": "risk of both estimates over the recursions",
+    "health": "effective sample size, and largest share of mass that a particle sends to others",
+    "confusion": "confusion matrices, for classes",
+    "function": "learned function, for data with one feature",
+    "regions": "decision regions, for data with two features",
+    "images": "input weights of particles as images, for digits",
 }
 PLOT_NAMES = tuple(PLOT_CONTENTS)
 PLOT_ENDINGS = ("png", "pdf")
