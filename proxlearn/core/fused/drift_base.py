@@ -23,8 +23,8 @@ class FusedDrift(ABC):
     h: np.floating
     diffusion: np.floating
 
-    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        """Prepare the drift of N particles in ``blocks`` blocks; a subclass then allocates the memory of its passes."""
+    def __init__(self, problem: Risk, hyper: Hyper, blocks: int) -> None:
+        """Prepare the drift with ``blocks`` blocks of particles; a subclass then allocates the memory of its passes."""
         self.risk = problem
         self.dtype = problem.samples.X.numpy().dtype
         self.blocks, self.n = blocks, len(problem.samples)

@@ -169,7 +169,7 @@ class BinaryFeaturesDrift(FusedDrift):
     """The drift of a cloud of softmax neurons on features with two values."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         X, dtype = problem.samples.X, self.dtype
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)

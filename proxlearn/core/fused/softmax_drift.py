@@ -119,7 +119,7 @@ class SoftmaxDrift(FusedDrift):
     """The drift of a cloud of softmax neurons."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         X, dtype = problem.samples.X, self.dtype
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)

@@ -108,7 +108,7 @@ class TanhDrift(FusedDrift):
     """The drift of a cloud of tanh neurons."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         X, n, dtype = problem.samples.X, self.n, self.dtype
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])

@@ -75,7 +75,7 @@ class OneFeatureTanhDrift(FusedDrift):
     """A ``TanhDrift`` for samples with one feature, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         n, dtype = self.n, self.dtype
         self.T = np.empty((N, n), dtype)
         self.inner_c = np.empty(N, dtype)

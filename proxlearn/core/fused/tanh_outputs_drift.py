@@ -58,7 +58,7 @@ class TanhOutputsDrift(FusedDrift):
     """The drift of a cloud of tanh neurons with several outputs."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         X, n = problem.samples.X, self.n
         self.C = len(problem.samples.y)
         self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])

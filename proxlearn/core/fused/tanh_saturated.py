@@ -219,7 +219,7 @@ class SaturatedTanhDrift(FusedDrift):
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         # _prepare marks the lists as invalid through this array.
         self.squared_radius = np.empty(N, problem.samples.X.numpy().dtype)
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         p, dtype = self.X1.shape[1], self.dtype
         self.saturated = dtype.type(SATURATED[dtype])
         # The rounding error of a sum of p products is (p + 1) units in the last place; it is doubled as a margin.

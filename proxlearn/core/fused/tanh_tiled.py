@@ -81,7 +81,7 @@ class TiledTanhDrift(FusedDrift):
     """A ``TanhDrift`` for large clouds, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
-        super().__init__(problem, hyper, N, blocks)
+        super().__init__(problem, hyper, blocks)
         n, dtype = self.n, self.dtype
         self.Z = problem.samples.X.new_empty(min(TILE, N), n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
