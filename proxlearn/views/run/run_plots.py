@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
+from torch import Tensor
 
+from proxlearn.core.neurons.activations import ACTIVATIONS, Activation
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.predict.model import Model, find_model
 from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import (
@@ -233,6 +237,22 @@ def draw_regions(run: RunData) -> list[Path]:
     return save(fig, run.path, "regions")
 
 
+def fast_tanh(z: Tensor) -> Tensor:
+    """Return tanh z up to rounding; for float64, torch computes sigmoid six times as fast as tanh."""
+    return torch.sigmoid(2 * z).mul_(2).sub_(1)
+
+
+FAST_TANH = Activation("tanh as a sigmoid", fast_tanh)
+
+
+def _with_fast_tanh(model: Model) -> Model:
+    """Return the model with ``fast_tanh`` in place of tanh; its outputs at the grid points differ by rounding only."""
+    neuron = model.neuron
+    if not isinstance(neuron, Perceptron) or neuron.activation != ACTIVATIONS["tanh"]:
+        return model
+    return replace(model, neuron=Perceptron(FAST_TANH, neuron.num_outputs))
+
+
 def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, size: int = REGION_GRID) -> list[Line2D]:
     """Plot the decision regions, their boundaries and the test points; return the handles for a legend.
 
@@ -242,7 +262,9 @@ def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, s
     classes = run.model["classes"]
     x0, x1 = (axis_range(points[name].to_numpy(), size) for name in ("x0", "x1"))
     grid = np.stack([coordinate.ravel() for coordinate in np.meshgrid(x0, x1)], axis=1)
-    predicted = {estimate: labels.reshape(size, size) for estimate, labels in model.labels(grid).items()}
+    predicted = {
+        estimate: labels.reshape(size, size) for estimate, labels in _with_fast_tanh(model).labels(grid).items()
+    }
     colours = class_colours(len(classes))
     axes.pcolormesh(
         x0,

@@ -10,13 +10,16 @@ Views reject results whose settings were edited after the run.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -79,6 +82,17 @@ def test_names_that_look_like_formulas_are_written_as_they_are(tmp_path: Path) -
     train(config_of(*overrides), tmp_path / "run", "")
     assert cli.main(["plot", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "regions.png").exists()
+    model = run_plots.find_model(tmp_path / "run")
+    assert model is not None
+    fast, X = run_plots._with_fast_tanh(model), np.random.default_rng(0).normal(size=(500, 2))
+    assert fast.neuron != model.neuron
+    for estimate, f in model.mean_outputs(X).items():
+        torch.testing.assert_close(fast.mean_outputs(X)[estimate], f, rtol=0, atol=1e-15)
+
+
+@given(st.floats(-1e308, 1e308))
+def test_the_fast_tanh_is_tanh_up_to_rounding(z: float) -> None:
+    assert float(run_plots.fast_tanh(torch.tensor(z, dtype=torch.float64))) == pytest.approx(math.tanh(z), abs=4e-16)
 
 
 @pytest.fixture(scope="module")
