@@ -179,6 +179,13 @@ def test_every_package_folder_is_listed() -> None:
     assert listed == {".".join(folder.parts) for folder in folders} | {"proxlearn.configs"}
 
 
+def test_no_module_is_long() -> None:
+    modules = [path for folder in ("proxlearn", "scripts", "tests", "docs") for path in (ROOT / folder).rglob("*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
+    assert len(lengths) > 300
+    assert {name: lines for name, lines in lengths.items() if lines > 350} == {}
+
+
 LAYERS = (
     ("portability", "printable_text"),
     ("errors",),

@@ -6,14 +6,10 @@ import ast
 import doctest
 import importlib
 import inspect
-import multiprocessing
-import pickle
-import pkgutil
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +23,6 @@ from sphinx.pycode import ModuleAnalyzer
 from torch import Tensor
 
 import proxlearn as pl
-from proxlearn.data.table_problems import TableProblem
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.training.stepper import draw_noise
 from tests.conftest import config_of
@@ -306,36 +301,6 @@ def test_a_continued_cloud_has_other_noise_with_the_same_seed(name: str) -> None
         assert torch.equal(again[0], after.theta), "the seed and the step determine the noise"
         moves.append(after.theta)
     assert not torch.allclose(*moves), "the step enters the noise"
-
-
-def subclasses(cls: type) -> set[type]:
-    return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
-
-
-SPECIAL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "StoppedBySignal": (15, "a problem", "a remedy"),
-    "TableProblems": ("a.csv", [TableProblem("the column `a` has 2 missing values", {"dataset.missing": "median"})]),
-}
-
-
-def test_every_error_survives_a_worker_process() -> None:
-    for module in pkgutil.walk_packages(pl.__path__, "proxlearn."):
-        if module.name.split(".")[1] in ("core", "files", "run", "errors", "runs", "terminal", "config", "data"):
-            importlib.import_module(module.name)
-    classes = subclasses(pl.ProxlearnError)
-    assert len(classes) > 8
-    for cls in classes:
-        error = cls(*SPECIAL_ARGUMENTS.get(cls.__name__, ("a problem", "a remedy")))
-        error.detail = [1, 2]
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            copy = pickle.loads(pickle.dumps(error, protocol))
-            assert type(copy) is cls
-            assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
-            assert copy.exit_code == error.exit_code
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        future = pool.submit(pl.losses.Huber, -1.0)
-        with pytest.raises(pl.InputError, match="must be a finite number > 0"):
-            future.result()
 
 
 def test_clouds_are_compared_by_identity_and_have_short_representations() -> None:

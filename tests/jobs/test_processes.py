@@ -7,16 +7,24 @@ Launchers: the threads of each job, our defaults in the plugins' settings, and t
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
+import pickle
+import pkgutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import proxlearn as pl
 from proxlearn.config.compose import compose, parse
+from proxlearn.data.table_problems import TableProblem
 from proxlearn.jobs import launcher_setup, sacct_shim
 from proxlearn.jobs.job import run_in_subprocess
 from proxlearn.run.signals import StopRequest
@@ -216,3 +224,33 @@ def test_nothing_else_asks_for_the_affinity() -> None:
     package = Path(launcher_setup.__file__).parent.parent
     users = [path.name for path in package.rglob("*.py") if "sched_getaffinity" in path.read_text(encoding="utf-8")]
     assert users == ["launcher_setup.py"]
+
+
+def subclasses(cls: type) -> set[type]:
+    return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
+
+
+SPECIAL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "StoppedBySignal": (15, "a problem", "a remedy"),
+    "TableProblems": ("a.csv", [TableProblem("the column `a` has 2 missing values", {"dataset.missing": "median"})]),
+}
+
+
+def test_every_error_survives_a_worker_process() -> None:
+    for module in pkgutil.walk_packages(pl.__path__, "proxlearn."):
+        if module.name.split(".")[1] in ("core", "files", "run", "errors", "runs", "terminal", "config", "data"):
+            importlib.import_module(module.name)
+    classes = subclasses(pl.ProxlearnError)
+    assert len(classes) > 8
+    for cls in classes:
+        error = cls(*SPECIAL_ARGUMENTS.get(cls.__name__, ("a problem", "a remedy")))
+        error.detail = [1, 2]
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            copy = pickle.loads(pickle.dumps(error, protocol))
+            assert type(copy) is cls
+            assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+            assert copy.exit_code == error.exit_code
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        future = pool.submit(pl.losses.Huber, -1.0)
+        with pytest.raises(pl.InputError, match="must be a finite number > 0"):
+            future.result()
