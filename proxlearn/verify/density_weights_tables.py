@@ -19,7 +19,8 @@ ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
 LEVEL = 0.05
 """Probability that any of the intervals of a column of `confirmation_table` does not contain its value."""
 VARIANTS = ("proximal", "w = 0", "uniform first", "kde", "kde_best", "gibbs", "frozen", "uniform")
-HEADINGS = ("weights", "w = 0", "uniform first", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
+RELATIONS = ("slope", "corr.", "corr. Γ1", "beyond")
+HEADINGS = ("weights", "w = 0", "1/N", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
 
 
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
@@ -65,16 +66,20 @@ def best_settings(rows: Rows, time: str, orientation: str = "consistent") -> Ite
         yield Best(p, N, kappa, arguments, result)
 
 
-def dimension_table(rows: Rows, time: str, orientation: str = "consistent") -> str:
-    lines = [["d", "N", "kappa", "ε", *HEADINGS, "slope", "corr.", "corr. Γ1", "beyond"]]
+def dimension_table(rows: Rows, time: str, orientation: str = "consistent", *, relations: bool = False) -> str:
+    """Return a table of the best settings, of the total variations or of the relations of log rho to the densities."""
+    lines = [["d", "N", "kappa", "ε", *(RELATIONS if relations else HEADINGS)]]
     for best in best_settings(rows, time, orientation):
-        numbers = [f"{best.tv(variant):.3f}" for variant in VARIANTS]
-        figures = ("slope", "corr", "corr_kde", "beyond")
-        others = [f"{figure_of(best.result, 'proximal', figure):.2f}" for figure in figures]
+        numbers = [] if relations else [f"{best.tv(variant):.3f}" for variant in VARIANTS]
+        others = relations_of(best.result) if relations else []
         lines.append(
             [str(best.p), str(best.N), f"{best.kappa:g}", f"{best.arguments['epsilon']:.2g}", *numbers, *others]
         )
     return markdown_table(lines)
+
+
+def relations_of(result: Mapping[str, Any]) -> list[str]:
+    return [f"{figure_of(result, 'proximal', figure):.2f}" for figure in ("slope", "corr", "corr_kde", "beyond")]
 
 
 def epsilon_table(rows: Rows, time: str, N: int = 300) -> str:
@@ -143,12 +148,12 @@ def confirmations(rows: Rows) -> list[Confirmation]:
 
 def confirmation_table(found: Sequence[Confirmation]) -> str:
     references = {"kde_best": "best Γ1", "kde_silverman": "Silverman's Γ1", "gibbs": "Gibbs"}
-    lines = [["N", "d", "kappa", "ε", "weights", *references.values(), *(f"ratio: {n}" for n in references.values())]]
+    lines = [["N", "d", "kappa", "ε", "weights", *(f"/ {name}" for name in references.values())]]
     for one in found:
-        means = [sum(one.values[n]) / len(one.values[n]) for n in ("proximal", *references)]
+        weights = sum(one.values["proximal"]) / len(one.values["proximal"])
         ratios = [f"{r:.2f} ({low:.2f} to {high:.2f})" for r, low, high in map(one.ratio, references)]
         setting = [str(one.N), str(one.p), f"{one.kappa:g}", f"{one.arguments['epsilon']:.2g}"]
-        lines.append([*setting, *(f"{value:.3f}" for value in means), *ratios])
+        lines.append([*setting, f"{weights:.3f}", *ratios])
     return markdown_table(lines)
 
 
@@ -209,17 +214,18 @@ def energy_table(ratios: Mapping[float, SlopeRatios]) -> str:
     return markdown_table(lines)
 
 
-def other_flows_table(rows: Rows) -> str:
-    lines = [["flow", "kappa", "orientation", "potential", *HEADINGS, "slope", "corr."]]
+def other_flows_table(rows: Rows, *, relations: bool = False) -> str:
+    lines = [["flow", "kappa", "readings", *(RELATIONS if relations else HEADINGS)]]
     for arguments, result in rows:
         if arguments["flow"].startswith("ornstein"):
             continue
         time = f"{arguments['times'][0]:g}"
         numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in VARIANTS]
-        numbers += [f"{figure_of(result[time], 'proximal', figure):.2f}" for figure in ("slope", "corr")]
+        if relations:
+            numbers = relations_of(result[time])
         potential = arguments["prox_potential"].replace("first_variation", "first")
-        setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], potential]
-        flow = arguments["flow"].removeprefix("quadratic_").removeprefix("one_parameter_").removesuffix("-1")
+        setting = [f"{kappa_of(arguments):.2g}", f"{arguments['orientation']}/{potential}"]
+        flow = arguments["flow"].replace("_interaction", "").removeprefix("one_parameter_").removesuffix("-1")
         lines.append([flow, *setting, *numbers])
     return markdown_table(lines) if len(lines) > 1 else ""
 
@@ -245,3 +251,40 @@ def dimension_curves(rows: Rows) -> dict[str, dict[int, float]]:
     }
     best = best_of_dimension(rows)
     return {label: {p: setting.tv(name) for p, setting in best.items()} for label, name in names.items()}
+
+
+CONFIRMATION_NOTES = """\
+- For each dimension and N, the kappa and epsilon with the smallest total variation in the next table were chosen; the
+  total variation of the weights here is the mean over other seeds. Columns with a slash: the geometric mean of the
+  total variation of the weights divided by that of an estimate on the same cloud, with simultaneous 95 % intervals
+  (Student's on the logarithms, Bonferroni's correction for the rows). "Better" ("worse") means that the interval is
+  below (above) 1.
+- Best Γ1: the variance that is best for each cloud, which a user does not know; Silverman's Γ1: his rule of thumb.
+"""
+WEIGHTS_NOTES = """\
+- The table shows the total variation between the normalised weights and the normalised density values at the
+  particles, at t = 0.5. For each kappa, it uses the epsilon with the smallest total variation, out of five (1/64 to 4
+  times Silverman's variance); N is the number of particles, and orientation=consistent. "Γ1": the kernel density
+  estimate with this epsilon; "best Γ1": the estimate with the best variance; "w = 0": the proximal step without the
+  energy; "1/N": the proximal step from equal weights; "Gibbs": exp(-beta V); "frozen": the initial density;
+  "uniform": equal weights. "Slope" and "corr.": the slope and the correlation of log rho as a function of log p.
+  "Corr. Γ1": its correlation with log Γ1. "Beyond": the partial correlation of log rho and log p given log Γ1. Values
+  are means over the seeds.
+- A kappa has no row if none of the five epsilons gives a stable step size h = beta epsilon / kappa (at most 0.1).
+"""
+EPSILON_NOTES = """\
+- The total variation of the weights (means over the seeds); epsilon is given as a multiple of Silverman's variance,
+  and h = beta epsilon / kappa. A cell is empty if h is above 0.1 or so small that the run would be too long.
+"""
+ENERGY_NOTES = """\
+- Ratios of the slopes of log rho as a function of log p at t = 1.5, near equilibrium, in dimensions 1 and 2: the slope
+  without the energy divided by the slope with it, and the slope with orientation=paper divided by that with
+  orientation=consistent. "N infinite": the exact limit with the same h, epsilon and time. The formulas are the limits
+  at equilibrium as h and epsilon tend to 0 (proof below). 1 minus the first ratio is the share that comes from the
+  energy.
+"""
+OTHERS_NOTES = """\
+- Total variation to the density at a quarter of the time horizon, with N = 300 and two seeds, and slope and
+  correlation of log rho as a function of log p. Readings: orientation and prox_potential (paper: with half of the
+  interaction; first: first_variation).
+"""

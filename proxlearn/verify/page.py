@@ -12,6 +12,11 @@ from proxlearn.core.hyper import energy_share
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify import many_particle_limit, one_dimensional_flows
 from proxlearn.verify.density_weights_tables import (
+    CONFIRMATION_NOTES,
+    ENERGY_NOTES,
+    EPSILON_NOTES,
+    OTHERS_NOTES,
+    WEIGHTS_NOTES,
     Rows,
     confirmation_table,
     confirmations,
@@ -60,9 +65,11 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
         heading = "## Weights and density estimates at the best settings, on other seeds"
         sections += [heading, confirmation_table(confirmations(tested)), CONFIRMATION_NOTES]
     sections += ["## The weights compared with the density: Ornstein-Uhlenbeck flow", dimension_table(weights, "0.5")]
-    sections += [WEIGHTS_NOTES, "### All values of epsilon (N = 300)", epsilon_table(weights, "0.5"), EPSILON_NOTES]
+    sections += [dimension_table(weights, "0.5", relations=True), WEIGHTS_NOTES]
+    sections += ["### All values of epsilon (N = 300)", epsilon_table(weights, "0.5"), EPSILON_NOTES]
     if any(arguments["orientation"] == "paper" for arguments, _ in weights):
         sections += ["### orientation=paper (N = 300, one seed)", dimension_table(weights, "0.5", "paper")]
+        sections.append(dimension_table(weights, "0.5", "paper", relations=True))
     ratios = slope_ratios(weights)
     if ratios:
         heading = "## The share of the density that comes from the energy"
@@ -70,7 +77,13 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     limits = limit_table(_part(rows, "limit"))
     sections += ["## Theorem 1: the limit of infinitely many particles", limits, LIMIT_NOTES] if limits else []
     others = other_flows_table(weights)
-    sections += ["## The weights on the other flows", others, OTHERS_NOTES] if others else []
+    if others:
+        sections += [
+            "## The weights on the other flows",
+            others,
+            other_flows_table(weights, relations=True),
+            OTHERS_NOTES,
+        ]
     sections += [
         "## The distribution of the particles (weights = uniform)",
         "![law](law.png)",
@@ -254,8 +267,7 @@ def bias_table(rows: Results) -> str:
 def descent_table(rows: Results) -> str:
     if not rows:
         return ""
-    changes = "fell / rose / neither"
-    lines = [["flow", "kappa", "F_beta at 0", "at the end", "largest distance", changes, "lower objective"]]
+    lines = [["flow", "F_beta at 0", "at the end", "distance", "falls / rises", "lower objective"]]
     for piece, result in rows:
         exact, particles = result["exact"], result["particles"]
         distance = max(abs(a - b) for a, b in zip(exact, particles, strict=True))
@@ -265,35 +277,11 @@ def descent_table(rows: Results) -> str:
             f"{values[0]:.3f} ({other[0]:.3f})"
             for values, other in ((exact, particles), (exact[::-1], particles[::-1]))
         ]
-        counts = [f"{fell} / {rose} / {len(moves) - fell - rose}", f"{result['falls']} of {result['steps']}"]
-        flow = piece.arguments["flow"]
-        kappa = make_flow(flow).beta * piece.arguments["epsilon"] / piece.arguments["h"]
-        lines.append([flow, f"{kappa:.3g}", *ends, f"{distance:.3f}", *counts])
+        counts = [f"{fell} / {rose} of {len(moves)}", f"{result['falls']} of {result['steps']}"]
+        lines.append([piece.arguments["flow"], *ends, f"{distance:.3f}", *counts])
     return markdown_table(lines)
 
 
-WEIGHTS_NOTES = """\
-- The table shows the total variation between the normalised weights and the normalised density values at the
-  particles, at t = 0.5. For each kappa, it uses the epsilon with the smallest total variation, out of five (1/64 to 4
-  times Silverman's variance); N is the number of particles, and orientation=consistent. "Γ1": the kernel density
-  estimate with this epsilon; "best Γ1": the estimate with the best variance; "w = 0": the proximal step without the
-  energy; "uniform first": the proximal step from equal weights; "Gibbs": exp(-beta V); "frozen": the initial density;
-  "uniform": equal weights. "Slope" and "corr.": the slope and the correlation of log rho as a function of log p.
-  "Corr. Γ1": its correlation with log Γ1. "Beyond": the partial correlation of log rho and log p given log Γ1. Values
-  are means over the seeds.
-- A kappa has no row if none of the five epsilons gives a stable step size h = beta epsilon / kappa (at most 0.1).
-"""
-EPSILON_NOTES = """\
-- The total variation of the weights (means over the seeds); epsilon is given as a multiple of Silverman's variance, and
-  h = beta epsilon / kappa. A cell is empty if h is above 0.1 or so small that the run would be too long.
-"""
-CONFIRMATION_NOTES = """\
-- For each dimension and N, the kappa and epsilon with the smallest total variation in the next table were chosen; the
-  total variations here are means over other seeds. Ratios: the geometric mean of the total variation of the weights
-  divided by that of the estimate on the same cloud, with simultaneous 95 % intervals (Student's on the logarithms,
-  Bonferroni's correction for the rows). "Better" ("worse") means that the interval is below (above) 1.
-- Best Γ1: the variance that is best for each cloud, which a user does not know; Silverman's Γ1: his rule of thumb.
-"""
 FLOWS = """\
 All solutions satisfy dp/dt = div(p grad phi) + (1/beta) Laplace(p), where phi is the first variation of the energy:
 V + 2 int W p for an energy with a potential V and an interaction W, and V + 2 int U p in the paper's notation for the
@@ -304,21 +292,10 @@ the time.
 - Ornstein-Uhlenbeck: V = |theta|^2 / 2, beta = 1, from N(1, 1/4) per coordinate (from N(0, 1/4) in the tables on the
   weights) to N(0, 1). Quadratic interaction: W = |theta - theta'|^2 / 4, beta = 1, from N(1, 1/4) to N(1, 1).
 """
-ENERGY_NOTES = """\
-- Ratios of the slopes of log rho as a function of log p at t = 1.5, near equilibrium, in dimensions 1 and 2: the slope
-  without the energy divided by the slope with it, and the slope with orientation=paper divided by that with
-  orientation=consistent. "N infinite": the exact limit with the same h, epsilon and time. The formulas are the limits
-  at equilibrium as h and epsilon tend to 0 (proof below). 1 minus the first ratio is the share that comes from the
-  energy.
-"""
 LIMIT_NOTES = """\
 - The limit equation is solved by finite volumes: N infinite, h and epsilon to 0 with kappa fixed, and initial weights
   equal to the density. According to Theorem 1, the total variation is 0; this holds for normal distributions in a
   quadratic energy.
-"""
-OTHERS_NOTES = """\
-- Total variation to the density at a quarter of the time horizon, with N = 300 and two seeds, and slope and
-  correlation of log rho as a function of log p. Potential: prox_potential (paper: with half of the interaction).
 """
 LAW_NOTES = """\
 - Slopes of the logarithm of the error, fitted per seed, with 95 % intervals over the seeds. In h: the error is measured
@@ -338,10 +315,10 @@ VOLUMES_NOTES = """\
 """
 DESCENT_NOTES = """\
 - F_beta of the solution and, in brackets, of the particles (entropy estimated from nearest neighbours); N = 500,
-  proximal weights, 11 points in time. A fall or a rise of the particles' F_beta is a change by more than two standard
-  errors (jackknife over 20 groups of particles). The estimate of the entropy is biased in 32 dimensions (by more than 3
-  nats), which is the distance in that row. Lower objective: the number of steps whose proximal objective is not above
-  that of leaving the mass in place.
+  proximal weights, 11 points in time. Distance: the largest one between the two. A fall or a rise of the particles'
+  F_beta is a change by more than two standard errors (jackknife over 20 groups of particles). The estimate of the
+  entropy is biased in 32 dimensions (by more than 3 nats), which is the distance in that row. Lower objective: the
+  number of steps whose proximal objective is not above that of leaving the mass in place.
 """
 END = """\
 `proxlearn verify` computes all results (results.jsonl) and writes this page. `proxlearn verify --experiment weights`
