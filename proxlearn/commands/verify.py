@@ -35,7 +35,11 @@ EXAMPLES = """\
 def main(args: list[str]) -> int:
     parser = command_parser("verify", DESCRIPTION, EXAMPLES)
     parser.add_argument("--quick", action="store_true", help="test fewer flows, settings and seeds")
-    parser.add_argument("--experiment", metavar="NAME", help=f"run this experiment instead: {', '.join(EXPERIMENTS)}")
+    parser.add_argument(
+        "--experiment",
+        metavar="NAME",
+        help=f"run an experiment instead of the measurements: {', '.join(EXPERIMENTS)}",
+    )
     parser.add_argument("--page", action="store_true", help="only write the page from the stored results")
     parser.add_argument(
         "--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: number of cores)"
