@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -236,12 +237,15 @@ def test_several_targets_are_fitted_predicted_and_evaluated(
     Path("my.csv").write_bytes(text(table.assign(w=np.linspace(0, 1, ROWS) ** 2)))
     short = [word for setting in ("N=10", "steps=4", "compile=off", "threads=1") for word in ("--set", setting)]
     short += [word for setting in ("beta=1e4", "h=0.1", "epsilon=1", "init_scale=1") for word in ("--set", setting)]
-    assert cli.main(["fit", "my.csv", "--target", "label", "--target", "x", *short, "-o", "run"]) == 0
-    assert cli.main(["predict", "run", "--data", "my.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
+    assert cli.main(["fit", "my.csv", "--target", "label", "--target", "x", *short, "-o", "John's run"]) == 0
+    # The printed command can be copied, although the name of the folder contains a space and a quote.
+    (printed,) = re.findall("Predict new rows: proxlearn (.*)", capfd.readouterr().out)
+    Path("new.csv").write_bytes(Path("my.csv").read_bytes())
+    assert cli.main(shlex.split(printed)) == 0, capfd.readouterr().err
     predictions = pd.read_csv("out.csv")
     assert list(predictions.columns) == ["prediction_label", "prediction_x", "spread_label", "spread_x"]
     capfd.readouterr()
-    assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
+    assert cli.main(["evaluate", "John's run", "--data", "my.csv", "--json"]) == 0
     metrics = pd.read_json(io.StringIO(capfd.readouterr().out), typ="series")["weighted"]
     for name in ("label", "x"):
         error = np.sqrt(np.mean((predictions[f"prediction_{name}"] - table[name]) ** 2))

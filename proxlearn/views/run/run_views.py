@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def plain_summary(folder: Path) -> str:
     share = run.config["dataset"]["train_fraction"]
     lines.append(f"The model was fitted to {share:.0%} of the rows; the table shows its results on the other rows.\n")
     place = display_path(folder)
-    lines.append(f"Predict new rows: proxlearn predict {place} --data new.csv -o out.csv")
+    lines.append(f"Predict new rows: proxlearn predict {shlex.quote(place)} --data new.csv -o out.csv")
     lines.append(f"Curves, tables and settings: {place}")
     return "\n".join(lines) + "\n"
 
