@@ -52,6 +52,11 @@ def format_cell(value: object) -> str:
     return str(value)
 
 
+def plain_number(value: float) -> str:
+    """Return a number with at least four significant digits, and without an exponent between 1e4 and 1e9."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
 def enumeration(words: Sequence[str]) -> str:
     """Return the words as an enumeration: "a", "a and b", or "a, b and c"."""
     return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)

@@ -250,3 +250,18 @@ def test_several_targets_are_fitted_predicted_and_evaluated(
     for name in ("label", "x"):
         error = np.sqrt(np.mean((predictions[f"prediction_{name}"] - table[name]) ** 2))
         assert metrics[f"rmse_in_units_{name}"] == pytest.approx(error, rel=1e-9)
+
+
+def test_the_error_of_a_large_number_is_in_its_units_and_without_an_exponent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.csv").write_bytes(text(frame().assign(label=lambda t: 1e6 + 5e4 * t["x"])))
+    short = [word for setting in ("N=10", "steps=4", "compile=off", "threads=1") for word in ("--set", setting)]
+    short += [word for setting in ("beta=1e4", "h=0.1", "epsilon=1", "init_scale=1") for word in ("--set", setting)]
+    assert cli.main(["fit", "my.csv", "--target", "label", *short, "-o", "run"]) == 0
+    (row,) = re.findall(r"typical error \(RMSE, in units of `label`\) *\|(.*)", capfd.readouterr().out)
+    model, mean = (float(cell) for cell in row.strip(" |").split("|"))
+    assert "e+" not in row
+    assert 1e4 < model < 1e6
+    assert 1e4 < mean < 1e6

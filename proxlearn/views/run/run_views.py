@@ -15,7 +15,7 @@ from proxlearn.files.safe_read import display_path
 from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import RunData, read_run_data
 from proxlearn.views.style import house_style
-from proxlearn.views.tables import markdown
+from proxlearn.views.tables import markdown, plain_number
 
 ESTIMATE_NOTE = """\
 `weighted`: the mean of the neurons with the weights rho / sum rho. `unweighted`: their plain mean. If the rho_i are
@@ -176,7 +176,9 @@ def result_table(run: RunData) -> pd.DataFrame:
         values = [float(scores[key][estimate]) for key in rows]
         # The error is stored in units of the target's standard deviation.
         factor = model["target_scaling"]["factor"][0]
-        table[title] = [value / factor if key == "rmse" else value for key, value in zip(rows, values, strict=True)]
+        table[title] = [
+            plain_number(value / factor) if key == "rmse" else value for key, value in zip(rows, values, strict=True)
+        ]
     return pd.DataFrame(table)
 
 
