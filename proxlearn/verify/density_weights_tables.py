@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxlearn.compare.statistics import interval
+from proxlearn.compare.statistics import interval, without_negative_zero
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.density_weights import rule_of_thumb
 from proxlearn.verify.many_particle_limit import exponent, gaussian_exponents
@@ -79,7 +79,8 @@ def dimension_table(rows: Rows, time: str, orientation: str = "consistent", *, r
 
 
 def relations_of(result: Mapping[str, Any]) -> list[str]:
-    return [f"{figure_of(result, 'proximal', figure):.2f}" for figure in ("slope", "corr", "corr_kde", "beyond")]
+    values = (figure_of(result, "proximal", figure) for figure in ("slope", "corr", "corr_kde", "beyond"))
+    return [f"{without_negative_zero(value, 2):.2f}" for value in values]
 
 
 def epsilon_table(rows: Rows, time: str, N: int = 300) -> str:
@@ -223,9 +224,18 @@ def other_flows_table(rows: Rows, *, relations: bool = False) -> str:
         numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in VARIANTS]
         if relations:
             numbers = relations_of(result[time])
-        potential = arguments["prox_potential"].replace("first_variation", "first")
-        setting = [f"{kappa_of(arguments):.2g}", f"{arguments['orientation']}/{potential}"]
-        flow = arguments["flow"].replace("_interaction", "").removeprefix("one_parameter_").removesuffix("-1")
+        potential = arguments["prox_potential"].replace("first_variation", "1st")
+        setting = [
+            f"{kappa_of(arguments):.2g}",
+            f"{arguments['orientation'].replace('consistent', 'cons.')}/{potential}",
+        ]
+        flow = (
+            arguments["flow"]
+            .replace("_interaction", "")
+            .removeprefix("one_parameter_")
+            .replace("_", " ")
+            .removesuffix("-1")
+        )
         lines.append([flow, *setting, *numbers])
     return markdown_table(lines) if len(lines) > 1 else ""
 
@@ -285,6 +295,6 @@ ENERGY_NOTES = """\
 """
 OTHERS_NOTES = """\
 - Total variation to the density at a quarter of the time horizon, with N = 300 and two seeds, and slope and
-  correlation of log rho as a function of log p. Readings: orientation and prox_potential (paper: with half of the
-  interaction; first: first_variation).
+  correlation of log rho as a function of log p. Readings: orientation (cons.: consistent) and prox_potential (paper:
+  with half of the interaction; 1st: first_variation).
 """

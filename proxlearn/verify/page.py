@@ -267,7 +267,7 @@ def bias_table(rows: Results) -> str:
 def descent_table(rows: Results) -> str:
     if not rows:
         return ""
-    lines = [["flow", "F_beta at 0", "at the end", "distance", "falls / rises", "lower objective"]]
+    lines = [["flow", "F_beta at 0", "at the end", "distance", "falls / rises", "objective"]]
     for piece, result in rows:
         exact, particles = result["exact"], result["particles"]
         distance = max(abs(a - b) for a, b in zip(exact, particles, strict=True))
@@ -317,8 +317,8 @@ DESCENT_NOTES = """\
 - F_beta of the solution and, in brackets, of the particles (entropy estimated from nearest neighbours); N = 500,
   proximal weights, 11 points in time. Distance: the largest one between the two. A fall or a rise of the particles'
   F_beta is a change by more than two standard errors (jackknife over 20 groups of particles). The estimate of the
-  entropy is biased in 32 dimensions (by more than 3 nats), which is the distance in that row. Lower objective: the
-  number of steps whose proximal objective is not above that of leaving the mass in place.
+  entropy is biased in 32 dimensions (by more than 3 nats), which is the distance in that row. Objective: the number of
+  steps whose proximal objective is not above that of leaving the mass in place.
 """
 END = """\
 `proxlearn verify` computes all results (results.jsonl) and writes this page. `proxlearn verify --experiment weights`
