@@ -64,7 +64,10 @@ def main(args: list[str]) -> int:
     echo(summary(folder, plan, search.load_study(folder, plan)))
     if outcome is not None and outcome.signal is not None:
         notice("the search was stopped; the same command continues it")
-    return 0 if outcome is None else outcome.exit_code
+    if outcome is not None and (outcome.exit_code or outcome.signal is not None):
+        return outcome.exit_code
+    states = [trial.state.name for trial in search.load_study(folder, plan).get_trials(deepcopy=False)]
+    return 0 if "COMPLETE" in states else 1
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -92,8 +95,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def plan_search(options: argparse.Namespace) -> Any:
-    """Check the configs at the first and last values of the ranges, and return the plan of the search."""
-    from proxlearn.sweeps.search import VALIDATION_FRACTION, SearchPlan, default_metric, trial_config
+    """Check the configs at the ends of the ranges and at each value of a choice, and return the plan of the search."""
+    from proxlearn.sweeps.search import VALIDATION_FRACTION, SearchPlan, check_metric, trial_config
     from proxlearn.sweeps.search_space import parse_space
 
     fixed, space = parse_space(options.overrides)
@@ -103,12 +106,10 @@ def plan_search(options: argparse.Namespace) -> Any:
     plan = SearchPlan(
         tuple(fixed), tuple(space.values()), options.metric or "", options.sampler, seed, not options.no_pruning
     )
-    ends = [{p.key: str(p.values[end]) for p in plan.space} for end in (0, -1)]
-    configs = [trial_config(plan, values) for values in ends]
+    most = max(len(p.values) for p in plan.space)
+    checked = [{p.key: str(p.values[min(i, len(p.values) - 1)]) for p in plan.space} for i in range(most)]
+    configs = [trial_config(plan, values) for values in checked]
     if configs[0].validation_fraction is None:
         raise InputError("validation_fraction=null leaves no rows to score trials", "leave it out, or set a fraction")
-    metric = options.metric or default_metric(configs[0])
-    if not metric.startswith("validation_"):
-        remedy = f"use --metric validation_{metric.partition('_')[2] or 'log_loss_weighted'}"
-        raise InputError(f"--metric {metric} is not a metric of the validation rows", remedy)
+    metric = check_metric(configs[0], options.metric)
     return SearchPlan(plan.overrides, plan.space, metric, plan.sampler, seed, plan.prunes)

@@ -24,12 +24,13 @@ from filelock import FileLock, Timeout
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.run_name import settings_digest
 from proxlearn.config.schema import TrainConfig
-from proxlearn.errors import InputError, ProxlearnError, RunError, StoppedBySignal
+from proxlearn.errors import InputError, ProxlearnError, RunError, StoppedBySignal, did_you_mean
 from proxlearn.files.atomic import write_json
 from proxlearn.files.safe_read import AbsentFile, read_json
 from proxlearn.jobs.job import JobStopped
 from proxlearn.loggers.logger import read_rows
 from proxlearn.run.config_validation import validate_config
+from proxlearn.run.metric_definitions import ESTIMATES, SCORES, SINGLE_SCORES
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.sweeps.search_space import Parameter, trial_overrides
 from proxlearn.train_and_draw import train_and_draw
@@ -97,7 +98,8 @@ def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
         return
     if stored != plan:
         problem = f"{folder} contains a search with other settings"
-        raise InputError(problem, "repeat its command, or choose a new folder with -o")
+        command = read_json(folder / "search.json").get("command")
+        raise InputError(problem, f"choose a new folder with -o, or repeat its command: {command}")
 
 
 def require_optuna() -> None:
@@ -304,12 +306,28 @@ def _state(name: str) -> Any:
     return TrialState[name]
 
 
-def default_metric(config: TrainConfig) -> str:
-    """Return the default metric of a search: the log-loss for classes, the RMSE for a real target."""
+def check_metric(config: TrainConfig, metric: str | None) -> str:
+    """Return the metric of a search, by default the log-loss for classes and the RMSE for a real target.
+
+    Raise InputError if the runs do not have this metric, or if the data cannot be split into the parts of a trial.
+    """
     from proxlearn.data import registry
+    from proxlearn.data.prepare import prepare
 
     try:
-        task = registry.load(config.dataset).task
+        table = registry.load(config.dataset)
+        prepare(table, config.dataset, config.split_seed, config.validation_fraction)
     except ProxlearnError as error:
         raise InputError(error.problem, error.remedy) from error
-    return "validation_rmse_weighted" if task == "regression" else "validation_log_loss_weighted"
+    of_real_target = ("rmse", "r2")
+    is_real = table.task == "regression"
+    scores = ("risk", *of_real_target) if is_real else tuple(name for name in SCORES if name not in of_real_target)
+    names = [f"validation_{score}_{estimate}" for score in scores for estimate in ESTIMATES]
+    names += [] if is_real else [f"validation_{name}" for name in SINGLE_SCORES]
+    metric = metric or f"validation_{'rmse' if is_real else 'log_loss'}_weighted"
+    if metric not in names:
+        if not metric.startswith("validation_"):
+            problem = f"--metric {metric} is not a metric of the validation rows"
+            raise InputError(problem, did_you_mean(f"validation_{metric.removeprefix('test_')}", names))
+        raise InputError(f"the runs have no metric {metric}", did_you_mean(metric, names))
+    return metric

@@ -16,6 +16,8 @@ Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(.*\)\s*", re.DOTALL)
 """A value that looks like a range; Hydra's own functions describe sweeps, which a search does not run."""
+SEVERAL = re.compile(r"[^\[\](){}'\",]+(,[^\[\](){}'\",]+)+")
+"""Values that are separated by commas, as in a sweep."""
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
 """Keys that cannot be searched; for most of them, trials with different values would not have comparable scores."""
 
@@ -56,6 +58,8 @@ def parse_space(words: Sequence[str]) -> tuple[list[str], dict[str, Parameter]]:
                     f"{key}={value:.60} is not a range: unknown function {call[1]}",
                     f"use {key}=log(low,high), uniform(low,high), int(low,high) or choice(a,b)",
                 )
+            if SEVERAL.fullmatch(value):
+                raise InputError(f"{key}={value:.60} has several values", f"write {key}=choice({value:.60})")
             fixed.append(word)
             continue
         name = key.lstrip("+")

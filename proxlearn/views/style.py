@@ -47,12 +47,18 @@ def house_style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(RC)
 
 
-def plain_ticks(axis: Axis) -> None:
-    """Use decimal notation (0.9 instead of 9 x 10^-1) on a logarithmic axis that spans less than a decade."""
+def plain_ticks(axis: Axis, few: bool = False) -> None:
+    """Use decimal notation (0.9 instead of 9 x 10^-1) on a logarithmic axis that spans less than a decade.
+
+    With ``few``, only the minor ticks 2, 3 and 5 have labels, because all labels would overlap in a narrow panel.
+    """
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        shown = (2, 3, 5) if few and high > 4 * low else range(1, 10)
+        axis.set_minor_formatter(
+            FuncFormatter(lambda value, _: f"{value:.3g}" if int(f"{value:.0e}"[0]) in shown else "")
+        )
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:

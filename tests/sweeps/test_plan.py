@@ -186,9 +186,10 @@ def test_a_trial_that_was_killed_while_its_values_were_drawn_gets_the_same_value
 
 
 @pytest.mark.slow
-def test_a_search_killed_three_times_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--workers", "3", "--sampler", "random", "--no-pruning"]], ids=["one", "three"])
+def test_a_search_killed_three_times_equals_an_uninterrupted_one(more: list[str], tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "proxlearn", "search", *WORDS, "-o"]
+    command = [sys.executable, "-m", "proxlearn", "search", *WORDS, *more, "-o"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     for count in (1, 2, 4):
         process = subprocess.Popen([*command, str(killed)], env=environment, stderr=subprocess.DEVNULL)
@@ -254,6 +255,7 @@ def test_a_search_scores_by_validation_rows_and_every_trial_is_a_run(
         (["beta=log(1)"], "is not a range between two numbers"),
         (["N=int(1.5,3)"], "write N=int"),
         (["betta=log(1,2)"], "did you mean `beta`"),
+        (["beta=1,2,3"], "write beta=choice(1,2,3)"),
         (["split_seed=int(0,5)"], "cannot be searched"),
         (["activation=choice(tanh)"], "at least two different values"),
     ],
@@ -261,6 +263,39 @@ def test_a_search_scores_by_validation_rows_and_every_trial_is_a_run(
 def test_a_wrong_range_is_answered_with_its_remedy(words: list[str], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         parse_space(words)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--metric", "validation_foo"], "the runs have no metric validation_foo; did you mean `validation_"),
+        (
+            ["--metric", "test_rmse_weighted"],
+            "is not a metric of the validation rows; did you mean `validation_rm",
+        ),
+        (["--metric", "validation_accuracy_weighted"], "the runs have no metric validation_accuracy_weighted"),
+        (["validation_fraction=0.999"], "leaves no row for validation or none for training"),
+        (["activation=choice(tanh,foo,relu)"], "activation cannot be 'foo'"),
+    ],
+)
+def test_what_no_trial_could_do_is_refused_before_the_first_trial(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["search", *FIXED, "beta=log(1,1e4)", *words, "-o", str(tmp_path / "s")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_search_whose_trials_all_fail_states_the_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A step size of this magnitude makes the cloud infinite.
+    words = ["search", *FIXED, "beta=1e-300", "h=log(1e290,1e300)", "--trials", "2", "-o", "s"]
+    assert cli.main(words) == 1
+    printed = capfd.readouterr().out
+    assert "Trial 0 failed: " in printed
+    assert "Trial 1 failed: " in printed
 
 
 @pytest.mark.parametrize("dataset", ["wine", "sine"])

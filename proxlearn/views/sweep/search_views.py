@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from proxlearn.files.atomic import write_atomically
 from proxlearn.files.safe_read import display_path
@@ -18,6 +19,7 @@ from proxlearn.views.style import GREY, WEIGHTED, escape_mathtext, figure, house
 from proxlearn.views.tables import markdown
 
 SHOWN_TRIALS = 10
+SHOWN_FAILURES = 3
 FEWEST_TRIALS = 4
 """Minimum number of complete trials from which the importance of the parameters is estimated."""
 MOST_PANELS = 3
@@ -63,6 +65,9 @@ def trials_table(search: Search, study: Any) -> pd.DataFrame:
         rows.append({"trial": trial.number, "state": state, search.metric: score, **values, "last step": last})
     columns = ["trial", "state", search.metric, *(parameter.key for parameter in search.space), "last step"]
     table = pd.DataFrame(rows, columns=columns).astype({search.metric: float})
+    if table["last step"].isna().all():
+        # Without pruning, no intermediate scores are stored.
+        table = table.drop(columns="last step")
     return table.sort_values([search.metric, "trial"], ascending=[not search.maximises, True], ignore_index=True)
 
 
@@ -110,11 +115,16 @@ def summary(folder: Path, search: Search, study: Any) -> str:
     states = ", ".join(f"{count} {name}" for name, count in counts.items())
     trials = "1 trial" if len(table) == 1 else f"{len(table)} trials"
     lines = [f"\n{trials} ({states}), the best first:\n", markdown(table.head(SHOWN_TRIALS))]
-    lines.append(_importance_table(importances(study)))
+    failed = [trial for trial in study.get_trials(deepcopy=False) if "error" in trial.user_attrs]
+    lines += [f"Trial {trial.number} failed: {trial.user_attrs['error']}" for trial in failed[:SHOWN_FAILURES]]
+    if len(failed) > SHOWN_FAILURES:
+        lines.append(f"{len(failed) - SHOWN_FAILURES} further trials failed.")
+    lines.append(("\n" if failed else "") + _importance_table(importances(study)))
     if len(table) and table[search.metric].notna().iloc[0]:
         # The values are those of the trial to the last digit, so that the command repeats the trial's settings.
         chosen = [f"{p.key}={table[p.key].iloc[0]!s}" for p in search.space]
-        fixed = [word for word in search.overrides if not word.startswith("validation_fraction=")]
+        replaced = {"validation_fraction", *(parameter.key for parameter in search.space)}
+        fixed = [word for word in search.overrides if word.partition("=")[0].lstrip("+") not in replaced]
         command = shlex.join(["proxlearn", "train", *fixed, *chosen])
         lines.append(f"Train with the best values on all training rows: {command}")
     lines.append(f"Table, plot and runs: {display_path(folder)}")
@@ -123,8 +133,7 @@ def summary(folder: Path, search: Search, study: Any) -> str:
 
 def draw_search(folder: Path, search: Search, table: pd.DataFrame, shares: dict[str, float]) -> list[Path]:
     """Draw search.png and search.pdf: the scores against the trial number and against the most important parameters."""
-    numeric = [parameter for parameter in search.space if parameter.kind != "choice"]
-    drawn = sorted(numeric, key=lambda parameter: -shares.get(parameter.key, 0.0))[:MOST_PANELS]
+    drawn = sorted(search.space, key=lambda parameter: -shares.get(parameter.key, 0.0))[:MOST_PANELS]
     columns = 1 + len(drawn)
     fig, panels = figure(3.3 * columns + 0.6, 3.2, columns)
     done = table[table[search.metric].notna()].sort_values("trial")
@@ -134,15 +143,24 @@ def draw_search(folder: Path, search: Search, table: pd.DataFrame, shares: dict[
     panels[0].step(done["trial"], best, where="post", color=WEIGHTED, label="best so far")
     panels[0].set(xlabel="trial", ylabel=search.metric.replace("_", " "))
     panels[0].legend()
+    panels[0].xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     for axes, parameter in zip(panels[1:], drawn, strict=True):
-        axes.plot(done[parameter.key].astype(float), scores, "o", color=GREY, markersize=3.5)
+        values = done[parameter.key]
+        if parameter.kind == "choice":
+            codes, names = pd.factorize(values.astype(str), sort=True)
+            values = pd.Series(codes)
+            axes.set_xticks(range(len(names)), [escape_mathtext(name) for name in names])
+            axes.set_xlim(-0.5, len(names) - 0.5)
+        elif parameter.kind == "int":
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.plot(values.astype(float), scores, "o", color=GREY, markersize=3.5)
         place = int(np.argmax(scores) if search.maximises else np.argmin(scores))
-        axes.plot(float(done[parameter.key].iloc[place]), scores[place], "o", color=WEIGHTED, markersize=6)
+        axes.plot(float(values.iloc[place]), scores[place], "o", color=WEIGHTED, markersize=6)
         share = f" (importance {shares[parameter.key]:.2f})" if parameter.key in shares else ""
         axes.set(xlabel=escape_mathtext(parameter.key) + share)
         if parameter.is_log:
             axes.set_xscale("log")
-            plain_ticks(axes.xaxis)
+            plain_ticks(axes.xaxis, few=True)
     if (scores > 0).all() and scores.max() > 10 * scores.min():
         for axes in panels:
             axes.set_yscale("log")
