@@ -98,8 +98,8 @@ def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
         return
     if stored != plan:
         problem = f"{folder} contains a search with other settings"
-        command = read_json(folder / "search.json").get("command")
-        raise InputError(problem, f"choose a new folder with -o, or repeat its command: {command}")
+        earlier = read_json(folder / "search.json").get("command")
+        raise InputError(problem, f"choose a new folder with -o, or repeat its command: {earlier}")
 
 
 def require_optuna() -> None:

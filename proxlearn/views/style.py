@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,10 @@ def save(fig: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
         metadata = {"CreationDate": None, "Subject": about} if path.suffix == ".pdf" else {"Description": about}
         # The file is never partial, and a symbolic link under its name is replaced, not followed.
         content = io.BytesIO()
-        fig.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
+        with warnings.catch_warnings():
+            # Characters that the font lacks, such as emoji in the name of a class, are drawn as boxes.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+            fig.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
         write_atomically(path, content.getvalue())
         # The layout is not computed again for the second file.
         fig.set_layout_engine("none")

@@ -22,6 +22,7 @@ from proxlearn.run.loop_state import RunState
 from proxlearn.run.observed_status import RunSnapshot
 from proxlearn.run.status_writer import Status
 from proxlearn.run.sweep_folder import SweepFolder, SweepJob
+from proxlearn.views import style
 from proxlearn.views.report.page import PageBuilder, render_page
 from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import summary
@@ -237,3 +238,10 @@ def test_a_malformed_sweep_folder_gets_one_line(jobs, tmp_path, capsys):
     assert main(["plot", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "sweep.yaml cannot be read" in line
+
+
+def test_a_name_that_the_font_lacks_is_drawn_without_a_warning(tmp_path: Path) -> None:
+    fig, (axes,) = style.figure(2, 2)
+    axes.set_xlabel("\u6807\u7b7e \U0001f642 \x00")
+    # A warning makes a test fail.
+    assert [path.stat().st_size > 0 for path in style.save(fig, tmp_path, "plot")] == [True, True]
