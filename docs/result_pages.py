@@ -12,7 +12,9 @@ from api_pages import OUTPUTS, PAPER_PAGES, ROOT, WEIGHTS_TITLES, repeat, sectio
 from reference_pages import table, write_changed
 
 from proxlearn.compare.spec import CELLS
+from proxlearn.core.fused.fused_step import MOST_DENSE
 from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.run.device import OUTPUT_COPIES
 from proxlearn.views.bench_views import duration, whole_table
 
 
@@ -92,17 +94,16 @@ def tuned_page() -> str:
 
 def comparison_page() -> str:
     """Return the page that compares proxlearn with other methods on the same splits."""
-    parts = ["# Comparison with other methods\n", COMPARISON_NOTES]
-    parts.append(repeat(OUTPUTS / "compare" / "matched-light" / "compare.md", title="Matched protocol, light presets"))
-    return "\n".join(parts)
+    matched = OUTPUTS / "compare" / "matched-light" / "compare.md"
+    parts = ["# Comparison with other methods\n", f"{conclusion(matched)}\n", COMPARISON_NOTES]
+    return "\n".join([*parts, repeat(matched, title="Matched protocol, light presets")])
 
 
 def published_samplers_page() -> str:
     """Return the page about the samplers with their published settings."""
     paper = OUTPUTS / "compare" / "paper-paper" / "compare.md"
-    parts = ["# The samplers with their published settings\n", published_samplers_text()]
-    parts.append(repeat(paper, title="Paper protocol, paper presets"))
-    return "\n".join(parts)
+    parts = ["# The samplers with their published settings\n", f"{conclusion(paper)}\n", published_samplers_text()]
+    return "\n".join([*parts, repeat(paper, title="Paper protocol, paper presets")])
 
 
 PAPER_TABLES_NOTES = """\
@@ -196,7 +197,19 @@ def speed_page() -> str:
         f"machine (proxlearn {machine['proxlearn']}, torch {machine['torch']}). The compiled engine is "
         f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as a literal implementation of the paper's algorithms."
     )
-    return f"# Speed\n\n{short}\n\n## Whole experiments\n\n{rows}\n\n{notes}\n\n{SPEED_NOTES}"
+    sizes = f"{SPEED_NOTES}\n{memory_table()}"
+    return f"# Speed\n\n{short}\n\n## Whole experiments\n\n{rows}\n\n{notes}\n\n{sizes}"
+
+
+def memory_table() -> str:
+    """Return a table of the memory that a float32 run needs, by the estimates with which a run is checked."""
+    lines = []
+    for N in (500, 2000, MOST_DENSE, 20_000, 100_000):
+        outputs = (f"{OUTPUT_COPIES * 4 * N * rows / 2**20:.0f}" for rows in (1000, 10_000))
+        kernel = f"{4 * N**2 / 2**20:.0f}" if N <= MOST_DENSE else "tiles, up to a quarter of the free memory"
+        lines.append((f"{N}", *outputs, kernel))
+    head = ("N", "outputs, 1000 training rows (MiB)", "outputs, 10000 rows (MiB)", "stored kernel (MiB)")
+    return table(head, lines)
 
 
 def split_table(text: str) -> tuple[str, str]:
@@ -238,6 +251,11 @@ with the same result. `device=cuda` and `compile=off` use the plain torch engine
 4096 particles in tiles, in the log domain. The environment variable `PROXLEARN_MEMORY`, for example `2GiB`, limits the
 memory that counts as free. The memory limit of a container is respected automatically. See
 [Large clouds](../howto/large_clouds.md).
+
+The following table helps to choose N for a machine. Its values are upper estimates for float32, and a command refuses a
+run whose outputs would not fit in memory. The kernel is stored only if many particles are close to each other. With
+several classes, multiply the memory of the outputs by the number of classes. With `batch_size`, the batch replaces the
+training rows.
 """
 
 

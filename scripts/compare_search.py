@@ -49,7 +49,7 @@ def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, obj
 
 def page(table: pd.DataFrame) -> str:
     """Return the page with the mean scores, and with the number of seeds with which each sampler is better."""
-    rows = []
+    rows, wins = [], {}
     for (dataset, metric), part in table.groupby(["dataset", "metric"], sort=False):
         wide = part.pivot(index="seed", columns="sampler", values="validation")
         for sampler in SAMPLERS:
@@ -62,9 +62,14 @@ def page(table: pd.DataFrame) -> str:
                 )
             row["better in"] = f"{int((wide[sampler] < wide[other]).sum())} of {len(wide)} seeds"
             rows.append(row)
+        wins[dataset] = (int((wide["tpe"] < wide["random"]).sum()), len(wide))
+    counts = " and ".join(f"for {won} of {seeds} seeds on {dataset}" for dataset, (won, seeds) in wins.items())
+    is_clear = any(won in (0, seeds) for won, seeds in wins.values())
     ranges = ", ".join(f"`{text}`" for text in RANGES)
     return (
         "# TPE and random search\n\n"
+        f"After {TRIALS} trials, `tpe` has the lower best validation score {counts}"
+        f"{'' if is_clear else ', so neither sampler is clearly better'}. "
         "This page compares the two samplers of `proxlearn search`, `tpe` and `random`, on two datasets. "
         "[Search hyperparameters](howto/search.md) describes the command.\n\n"
         f"{markdown(pd.DataFrame(rows))}\n"

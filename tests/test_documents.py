@@ -235,6 +235,12 @@ def test_kappa_of_the_papers_runs_and_the_threshold_of_the_notice_are_as_documen
     assert energy_share(BLIND_KAPPA) == pytest.approx(0.1)
 
 
+def test_the_page_of_the_samplers_is_the_one_that_the_table_gives() -> None:
+    page = ROOT / "docs" / "search_comparison.md"
+    script = runpy.run_path(str(ROOT / "scripts" / "compare_search.py"))
+    assert page.read_text(encoding="utf-8") == script["page"](pd.read_csv(page.with_suffix(".csv")))
+
+
 def test_the_page_on_ranks_is_what_its_script_writes_and_the_formula_is_what_was_counted() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "ranks_page.py"))
     assert script["PAGE"].read_text() == script["page"]()
