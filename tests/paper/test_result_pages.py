@@ -40,6 +40,7 @@ from proxlearn.paper.curves_page import (
     snapped,
 )
 from proxlearn.paper.free_energy import COLUMNS, GROUPS, free_energy_table, jackknife_error, weights_correlation
+from proxlearn.paper.losses_page import LOSSES
 from proxlearn.paper.run_plan import PLAN
 from proxlearn.paper.target_names import TARGETS
 from proxlearn.paper.tuned_page import TUNED
@@ -118,7 +119,7 @@ def test_all_is_rebuilt_from_the_archive_byte_for_byte(tmp_path: Path, monkeypat
         # Files for LaTeX are built, not committed.
         if path.suffix != ".tex":
             assert path.read_bytes() == (OUTPUTS / "paper" / path.name).read_bytes(), path.name
-    for measurement in (TUNED, WEIGHTS):
+    for measurement in (TUNED, WEIGHTS, LOSSES):
         (tmp_path / measurement.name).symlink_to(OUTPUTS / measurement.name)
         path = measurement.write(tmp_path)
         assert path is not None
