@@ -50,7 +50,7 @@ class UnknownPart(InputError):
 
 
 def how_to_add(group: str, other: str = "") -> str:
-    """Return a remedy for an unknown name: another remedy if given, or how a user can add a component to a group."""
+    """Return the remedies for an unknown name: ``other``, if given, and the ways to add a component to a group."""
     ways = [other] if other else []
     ways.append(INSTALL_PACKAGE)
     if group in REGISTER_FUNCTIONS:

@@ -67,7 +67,10 @@ def best_settings(rows: Rows, time: str, orientation: str = "consistent") -> Ite
 
 
 def dimension_table(rows: Rows, time: str, orientation: str = "consistent", *, relations: bool = False) -> str:
-    """Return a table of the best settings, of the total variations or of the relations of log rho to the densities."""
+    """Return a table with a row per best setting.
+
+    The columns are total variations or, if ``relations`` is true, measures of the relation of log rho to the densities.
+    """
     lines = [["d", "N", "kappa", "ε", *(RELATIONS if relations else HEADINGS)]]
     for best in best_settings(rows, time, orientation):
         numbers = [] if relations else [f"{best.tv(variant):.3f}" for variant in VARIANTS]
