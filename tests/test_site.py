@@ -107,7 +107,9 @@ def has_anchor(page: Page, fragment: str) -> bool:
 
 
 @needs_browser
-def test_pages_ask_no_other_machine_and_equations_render(site: Path, pages: dict[Path, Page], tmp_path: Path) -> None:
+def test_pages_ask_no_other_machine_render_equations_and_fit_a_phone(
+    site: Path, pages: dict[Path, Page], tmp_path: Path
+) -> None:
     rendered = 0
     with chromium(tmp_path / "profile") as browser:
         for path in pages:
@@ -119,6 +121,9 @@ def test_pages_ask_no_other_machine_and_equations_render(site: Path, pages: dict
                 time.sleep(0.05)
             assert browser("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0, path.name
             rendered += equations
+            for width in (390, 1280):
+                browser.size(width)
+                assert browser("document.documentElement.scrollWidth") <= width, f"{path.name} is wider than {width}"
             requests = {address for address in browser.requests() if not address.startswith("data:")}
             assert {address for address in requests if not address.startswith(site.as_uri())} == set(), path.name
             assert browser.errors() == [], path.name
