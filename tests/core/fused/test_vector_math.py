@@ -216,10 +216,12 @@ def assert_same_bits(dataset: str, steps: int, *words: str) -> None:
 )
 @example(rows=300, inner=3700, columns=32, is_float64=False, is_transposed=False)
 @example(rows=32, inner=3700, columns=300, is_float64=True, is_transposed=True)
+@example(rows=7, inner=3300, columns=32, is_float64=False, is_transposed=True)
+@example(rows=6, inner=766, columns=45, is_float64=True, is_transposed=False)
 def test_a_product_has_the_same_bits_with_one_thread_and_two(
     rows: int, inner: int, columns: int, is_float64: bool, is_transposed: bool
 ) -> None:
-    """The examples are shapes whose plain product depends on the number of threads, on a processor of this kind."""
+    """The plain product of the examples depends on the number of threads, on an Intel or on an AMD processor."""
     generator, dtype = torch.Generator().manual_seed(rows + inner), torch.float64 if is_float64 else torch.float32
     A = torch.randn(rows, inner, generator=generator, dtype=dtype)
     if is_transposed:
