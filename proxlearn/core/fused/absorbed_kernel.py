@@ -103,7 +103,7 @@ def sparse_kernel(
     return kind(rows, columns, scale, limit, neighbours.starts, neighbours.columns, ends, kept, K, diagonal, parts)
 
 
-@compile_helper()
+@compile_helper(fastmath=FINITE, error_model="numpy")
 def _count_below(row, limit):  # type: ignore[no-untyped-def]
     # This is a separate function so that its loop is vectorised; when ``exp`` was inlined, Numba dropped a statement
     # after the loop.

@@ -46,13 +46,18 @@ DIGEST_BYTES = 32
 NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
 NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 """Options without which Numba also compiles an entry point for callers in C and in Python."""
+EXPLICIT: dict[str, Any] = {"fastmath": False, "error_model": "python", "forceinline": False}
+"""Defaults of the options that a function would otherwise take from its first caller.
+
+The code of a function called by several passes, and thus its rounding, would depend on which pass is compiled first.
+"""
 
 
 def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator ``numba.njit`` with the given options, using the cache of this module."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(nogil=_threads_may_share_passes(), **NOT_FROM_C, **options)(function)
+        dispatcher = numba.njit(nogil=_threads_may_share_passes(), **NOT_FROM_C, **EXPLICIT | options)(function)
         # With NUMBA_DISABLE_JIT, the dispatcher is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
             dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
@@ -82,7 +87,7 @@ def compile_helper(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Such a function compiles faster, because no code that converts Python objects to its arguments is compiled. The
     function is not stored in the cache, because the passes that call it contain its code.
     """
-    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**NOT_FROM_C, **NOT_FROM_PYTHON, **options)
+    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**NOT_FROM_C, **NOT_FROM_PYTHON, **EXPLICIT | options)
     return decorate
 
 

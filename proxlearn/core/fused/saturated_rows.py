@@ -22,7 +22,7 @@ DENSE = -1
 """Value that marks a dense row, in place of its number of pairs."""
 
 
-@compile_helper(fastmath=IN_ORDER)
+@compile_helper(fastmath=IN_ORDER, error_model="numpy")
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
     """Compute Z = [1 X] w for four rows of theta.
 
@@ -55,7 +55,7 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
             zd[m] = zd[m] + d[k] * x0[m]
 
 
-@compile_helper(fastmath=IN_ORDER)
+@compile_helper(fastmath=IN_ORDER, error_model="numpy")
 def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
     """Compute z[j] = <w, (1, x)> for the near samples, four at a time, with the same operations as ``products``."""
     for j in range(0, count, 4):
@@ -69,7 +69,7 @@ def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
         z[j], z[j + 1], z[j + 2], z[j + 3] = za, zb, zc, zd
 
 
-@compile_helper(fastmath=FAST)
+@compile_helper(fastmath=FAST, error_model="numpy")
 def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
     """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next sample.
 
@@ -147,7 +147,7 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
     return number
 
 
-@compile_helper(fastmath=FAST)
+@compile_helper(fastmath=FAST, error_model="numpy")
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
     """Add the signs of the rows to r, weighted by ``a rho``, and to s, weighted by ``a``.
 

@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.vector_math import FAST
 
 LANES = 16
 """Length of a row: one register of float32 numbers, or two registers of float64 numbers."""
@@ -95,7 +96,7 @@ def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-unty
     return types.void(row, types.int64, P, rho, types.int64, *(row.dtype,) * 3), code
 
 
-@compile_pass()
+@compile_pass(fastmath=FAST)
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
     """Set to[m] to the sum of the inputs with the signs in codes[k // INPUTS, m]; rows have LANES numbers."""
     to[:] = 0

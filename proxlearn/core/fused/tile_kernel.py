@@ -98,7 +98,7 @@ def _add_squares(total, following, columns, start, length, x, r):  # type: ignor
             following[j] += e0 * e0 + e1 * e1 + e2 * e2
 
 
-@compile_pass(fastmath=FINITE)
+@compile_pass(fastmath=FINITE, error_model="numpy")
 def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
     """Compute log(Gamma) + gamma for a group of rows and a chunk of columns, and the largest value of each row."""
     width = end - begin
@@ -117,7 +117,7 @@ def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignor
         tops[r] = from_sortable_int(most)
 
 
-@compile_pass(fastmath=FINITE)
+@compile_pass(fastmath=FINITE, error_model="numpy")
 def _exponentials(K, width, tops):  # type: ignore[no-untyped-def]
     for r in range(len(tops)):
         row, top = K[r * width : (r + 1) * width], tops[r]
@@ -125,7 +125,7 @@ def _exponentials(K, width, tops):  # type: ignore[no-untyped-def]
             row[j] = exp(row[j] - top)
 
 
-@compile_pass(fastmath=FAST)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def _add_products(K, begin, end, z, u):  # type: ignore[no-untyped-def]
     """Add K z^ of a chunk to u."""
     width = end - begin
@@ -138,7 +138,7 @@ def _add_products(K, begin, end, z, u):  # type: ignore[no-untyped-def]
         u[r] += inner
 
 
-@compile_pass(fastmath=FAST)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
     """Add K^T q^ of a chunk to v, four rows at a time."""
     width = end - begin

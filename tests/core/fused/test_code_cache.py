@@ -12,12 +12,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import proxlearn
 from proxlearn.core.compile_time import COMPILE_TIME
-from proxlearn.core.fused.code_cache import compile_pass, folders, sources_key
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass, folders, sources_key
+from proxlearn.core.fused.vector_math import FAST
 
 PACKAGE = Path(proxlearn.__file__).parent
 
@@ -48,6 +51,29 @@ def is_compiled(function: Callable[..., object], value: int | float, expected: i
 
 def stored(folder: Path, name: str = "*") -> list[Path]:
     return sorted(path for path in folder.rglob(name) if path.is_file())
+
+
+@pytest.mark.parametrize("fast_first", [True, False])
+def test_the_code_of_a_function_does_not_depend_on_its_first_caller(fast_first: bool) -> None:
+    def total(x):  # type: ignore[no-untyped-def]
+        result = 0.0
+        for value in x:
+            result += value
+        return result
+
+    in_order, in_any_order = compile_helper()(total), compile_helper(fastmath=FAST)(total)
+
+    def totals(x):  # type: ignore[no-untyped-def]
+        return in_order(x), in_any_order(x)
+
+    flags: list[dict[str, Any]] = [{"fastmath": FAST, "error_model": "numpy", "forceinline": True}, {}]
+    for options in flags if fast_first else reversed(flags):
+        compile_pass(**options)(totals)(np.ones(3))
+    for function, reordered in ((in_order, False), (in_any_order, True)):
+        (compiled,) = function.overloads.values()
+        assert ("reassoc" in compiled.library.get_llvm_str()) == reordered
+    # A pass can be loaded from the cache, which stores no text of its code.
+    assert {"fastmath", "error_model", "forceinline"} <= compile_pass()(total).targetoptions.keys()
 
 
 def test_processes_that_start_together_compile_a_pass_once(places: Path) -> None:
