@@ -121,6 +121,50 @@ def test_docs_say_until_when_the_saturated_count_lags_in_tables_1_and_2() -> Non
     assert sentence in text_of("docs/reproduction.md")
 
 
+def test_docs_give_the_lag_at_the_largest_beta_of_table_1() -> None:
+    (run,) = archived("table1", beta=0.07)
+    steps = run.metrics.set_index("step")
+    lag = 100 * (steps["test_accuracy_unweighted"] - steps["test_accuracy_unweighted_saturated"])
+    of_paper = published.TABLE1[0.07][1] - published.TABLE1[0.07][0]
+    sentence = (
+        f"In the run of Table 1 at β = 0.07, the lag reaches {lag.max():.0f} points at k = {lag.idxmax() / 1e5:.1f}e5 "
+        "and is zero at k = 1e6. The paper's lag of "
+        f"{of_paper:.0f} points"
+    )
+    assert lag[1_000_000] == 0
+    assert sentence in text_of("docs/reproduction.md")
+
+
+def test_docs_give_the_risks_of_table_3_that_differ() -> None:
+    found = re.findall(r"\| (0\.1|0\.5) +\| ([\d.]+) ± ([\d.]+) +\| ([\d.]+)", text_of("outputs/paper/table3.md"))
+    (_, first, spread, theirs), (_, second, other_spread, other_theirs) = found
+    sentence = (
+        f"The paper's values, {float(theirs):.1f}e-3 and {float(other_theirs):.1f}e-3, are above ours, {first}e-3 ± "
+        f"{spread}e-3 and {second}e-3 ± {other_spread}e-3 (three seeds each)"
+    )
+    assert sentence in text_of("docs/reproduction.md")
+    assert [len(archived(entry, epsilon=0.1)) for entry in ("table3", "table3-seeds")] == [1, 2]
+
+
+def test_docs_give_the_revisions_and_the_numbers_of_the_runs() -> None:
+    sources = (OUTPUTS / "paper" / "sources.txt").read_text(encoding="utf-8")
+    of_revision = {number: re.findall(rf"revision {number}\).*", sources) for number in (2, 3)}
+    assert all("films=true" in line for line in of_revision[2]), "the runs for the free energy"
+    assert all("experiment=fig3 seed=" in line and "steps=60000" in line for line in of_revision[3])
+    assert "(revision 2) and those of Figure 3 from other initial clouds (revision 3)" in text_of(
+        "docs/reproduction.md"
+    )
+    short, text = archived("fig3-start"), text_of("docs/reproduction.md")
+    assert f"and {len(short)} runs with {short[0].last_step} recursions" in text
+    assert f"the recursions after the first {short[0].last_step} in {len(short) - 1} of the {len(short)} runs" in text
+
+
+def test_the_page_on_searches_is_written_from_its_table() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "compare_search.py"))
+    table = pd.read_csv(ROOT / "docs" / "search_comparison.csv")
+    assert script["page"](table) == (ROOT / "docs" / "search_comparison.md").read_text(encoding="utf-8")
+
+
 def test_the_majority_class_stands_beside_every_accuracy() -> None:
     for name in ("table1", "table2", "table4", "shd"):
         head = next(iter(csv_rows(f"paper/{name}.csv")))
