@@ -123,12 +123,12 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
     """Return a one-line summary of the page."""
     present = {group: runs for group, runs in groups.items() if runs}
     frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
-    differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()}, " experiments")
-    changing = _split({group.name: effect.step_matters for group, effect in effects.items()})
+    enough_runs, enough_pairs = " experiments with enough runs for a verdict", " experiments with enough pairs of runs"
+    differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()}, enough_runs)
+    changing = _split({group.name: effect.step_matters for group, effect in effects.items()}, enough_pairs)
     return (
         f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and "
-        f"unweighted estimates differ in {differing}, and the results with and without the proximal step differ in "
-        f"{changing}."
+        f"unweighted estimates differ in {differing}. Runs with and without the proximal step differ in {changing}."
     )
 
 
