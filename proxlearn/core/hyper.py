@@ -215,5 +215,5 @@ def blind_step_notice(kappa: float, noise_scale: float = 1.0) -> str | None:
     if share >= energy_share(BLIND_KAPPA):
         return None
     remedy = f"choose kappa <= {noise_scale**2 or 1:.4g} to increase it"
-    meaning = f"near equilibrium, the weights hardly depend on the risk (share in log rho: about {share:.1g}; {remedy})"
+    meaning = f"near equilibrium, the weights hardly depend on the risk (share in log rho: about {share:.2g}; {remedy})"
     return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from proxlearn.files.atomic import write_atomically
 
@@ -60,6 +61,29 @@ def plain_ticks(axis: Axis, few: bool = False) -> None:
         axis.set_minor_formatter(
             FuncFormatter(lambda value, _: f"{value:.3g}" if int(f"{value:.0e}"[0]) in shown else "")
         )
+
+
+def ticks_beyond_curves(axis: Axis) -> None:
+    """Set the ticks and limits of a logarithmic axis such that the first and the last tick enclose the data.
+
+    The ticks of an axis that spans less than three decades are 1, 2 and 5 times a power of ten.
+    """
+    low, high = axis.get_data_interval()
+    if not 0 < low <= high < 1000 * low:
+        return
+    ticks = [
+        d * 10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for d in (1, 2, 5)
+    ]
+    first = max(tick for tick in ticks if tick <= low)
+    last = min(tick for tick in ticks if tick >= high)
+    if last < 3 * first:
+        # Two ticks are not enough to read the curves.
+        plain_ticks(axis)
+        return
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if first <= tick <= last]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axis.set_minor_locator(NullLocator())
+    axis.set_view_interval(first, last, ignore=True)
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:

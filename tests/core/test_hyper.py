@@ -150,7 +150,7 @@ def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(firs
 def test_the_papers_wdbc_has_kappa_50_and_gets_one_line() -> None:
     assert blind_step_notice(PAPER.kappa) == (
         "kappa = beta epsilon / h = 50: near equilibrium, the weights hardly depend on the risk (share in log rho: "
-        "about 0.04; choose kappa <= 1 to increase it)"
+        "about 0.038; choose kappa <= 1 to increase it)"
     )
     # The noise of SHD is a hundredth of the paper's, so its particles are 10^4 times as cold.
     assert "choose kappa <= 0.0001 to increase it" in (blind_step_notice(5.0, noise_scale=0.01) or "")

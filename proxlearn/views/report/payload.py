@@ -45,6 +45,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
         "parameters": report.parameters,
         "sweeps": [_sweep_payload(name, states, report) for name, states in report.tables.items()],
         "quantities": _logged_metrics(report.runs),
+        "risk_label": _risk_label(report.runs),
         "runs": [run_payload(entry, cloud, rows) for entry, cloud in zip(report.runs, clouds, strict=True)],
     }
 
@@ -175,6 +176,12 @@ def _logged_metrics(runs: list[RunEntry]) -> dict[str, list[str]]:
             if match:
                 metrics.setdefault(match[2], {})[match[3]] = None
     return {metric: list(estimates) for metric, estimates in metrics.items()}
+
+
+def _risk_label(runs: list[RunEntry]) -> str:
+    """Return the label of the chart of the risk, which shows the curves of all runs."""
+    labels = {entry.run.risk_label for entry in runs}
+    return labels.pop() if len(labels) == 1 else "risk: mean loss (the runs have different losses)"
 
 
 def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dict[str, Any]:

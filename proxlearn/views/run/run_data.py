@@ -154,6 +154,15 @@ STATUS = {
 """The keys of status.json that the views use, with their validators."""
 
 
+RISK_FORMULAS = {
+    "quadratic": "mean of (y − f)²",
+    "logistic": "mean of log(1 + exp(−y f))",
+    "cross_entropy": "mean cross-entropy",
+    "huber": "mean Huber loss",
+}
+"""The risk of each loss in words, for the labels of plots."""
+
+
 @dataclass(frozen=True)
 class RunData:
     """The contents of the files in a run folder; optional files that do not exist yet are None."""
@@ -200,6 +209,12 @@ class RunData:
         dataset = self.config["dataset"]
         name: str = dataset["name"] if dataset["name"] != "csv" else Path(str(dataset["path"])).name
         return name
+
+    @property
+    def risk_label(self) -> str:
+        """The label of an axis of the risk; it names the loss of model.json, because the config may leave it open."""
+        name = self.model["loss"]
+        return f"risk: {RISK_FORMULAS.get(name, f'mean of the loss {name}')}"
 
     @property
     def kappa(self) -> float | None:

@@ -31,6 +31,7 @@ from proxlearn.views.style import (
     plain_ticks,
     save,
     stacked_axes,
+    ticks_beyond_curves,
 )
 
 SMALLEST_SHARE = 1e-45
@@ -66,8 +67,8 @@ def plot_risk(axes: Axes, run: RunData) -> None:
         plain_ticks(axes.xaxis)
     if np.isfinite(axes.dataLim.y1):  # Otherwise no value can be drawn, and a logarithmic axis has no range.
         axes.set_yscale("log")
-        plain_ticks(axes.yaxis)
-    axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²")
+        ticks_beyond_curves(axes.yaxis)
+    axes.set(xlabel="recursion k", ylabel=escape_mathtext(run.risk_label))
 
 
 def draw_health(run: RunData) -> list[Path]:

@@ -85,11 +85,12 @@ def remarks(run: RunData) -> list[str]:
         sentences.append(
             f"The target was standardised, so risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
         )
-    if run.kappa is not None:
-        sentences.append(kappa_sentence(run.kappa, run.config["dataset"].get("noise_scale", 1.0)))
     step = weights_constant_from(run)
     if step is not None:
+        # What kappa says about the effect of a step does not hold for a step without effect.
         sentences.append(f"From recursion {step} on, no logged proximal step changed the weights.")
+    elif run.kappa is not None:
+        sentences.append(kappa_sentence(run.kappa, run.config["dataset"].get("noise_scale", 1.0)))
     if run.status["unmet"]:
         count, L = run.status["unmet"], run.config["L"]
         sentences.append(

@@ -27,6 +27,7 @@ from PIL import Image
 from proxlearn import cli
 from proxlearn.cli import main
 from proxlearn.run.train import train
+from proxlearn.views.report.page import PageBuilder
 from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import remarks
@@ -168,10 +169,13 @@ def test_weights_are_reported_as_unchanged_only_if_they_are(
     data = read_run_data(tmp_path)
     columns = {"kernel_offdiag": [None, 2e-17, 2e-17], "weights_change": [None, *changes]}
     metrics = data.metrics.assign(**{name: pd.Series(values, dtype=float) for name, values in columns.items()})
-    reported = [line for line in remarks(replace(data, metrics=metrics)) if "changed the weights" in line]
+    sentences = remarks(replace(data, metrics=metrics))
+    reported = [line for line in sentences if "changed the weights" in line]
     assert reported == (
         [] if step is None else [f"From recursion {step} on, no logged proximal step changed the weights."]
     )
+    # What kappa says about the effect of a step would contradict the sentence on constant weights.
+    assert any("kappa" in line for line in sentences) == (step is None)
 
 
 VIEWS = ("plot", "report", "film")
@@ -242,3 +246,48 @@ def test_of_an_old_folder_the_checkpoints_tell(
     capsys.readouterr()
     edit(folder, "\nN: 12\n", "\nN: 500\n")
     assert "config.yaml was edited after the run started" in refusal("plot", folder, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "classes", "label"),
+    [
+        (("recipe=paper",), 3, "risk: mean of (y − f)²"),
+        (("recipe=paper", "loss=logistic"), 2, "risk: mean of log(1 + exp(−y f))"),
+        (("recipe=tuned",), 3, "risk: mean cross-entropy"),
+        (("recipe=tuned",), 2, "risk: mean of log(1 + exp(−y f))"),
+        (("recipe=tuned", "loss=quadratic"), 2, "risk: mean of (y − f)²"),
+    ],
+)
+def test_the_risk_is_labelled_with_the_loss_that_the_run_used(
+    arguments: tuple[str, ...], classes: int, label: str, tmp_path: Path
+) -> None:
+    """The tuned recipe has loss=null in config.yaml: the task determines the loss."""
+    (tmp_path / "my.csv").write_text("x,label\n" + "".join(f"{x},{'abc'[x % classes]}\n" for x in range(24)))
+    selected = ("beta=1e3", "h=0.01", "epsilon=1", "steps=5", "init_scale=1", "confinement=0")
+    numbers = selected if "recipe=tuned" in arguments else ("steps=5",)
+    data = (f"dataset.path={tmp_path / 'my.csv'}", "dataset.target=label", "N=5", "threads=1")
+    train(config_of("dataset=csv", *data, *arguments, *numbers), tmp_path / "run", "")
+    run_data = read_run_data(tmp_path / "run")
+    _, (axes,) = run_plots.figure(*run_plots.SINGLE_PLOT)
+    run_plots.plot_risk(axes, run_data)
+    assert axes.get_ylabel() == label
+    assert PageBuilder([tmp_path / "run"]).data()["risk_label"] == label
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.11, 1.1), (0.03, 1.05), (0.9, 1.05), (1e-6, 1.2), (0.5, 0.5)])
+def test_the_first_and_last_tick_of_the_risk_enclose_curves_of_up_to_three_decades(
+    finished, low: float, high: float
+) -> None:
+    metrics = finished.metrics.copy()
+    for column in metrics.columns[metrics.columns.str.contains("risk")]:
+        metrics[column] = np.geomspace(high, low, len(metrics))
+    fig, (axes,) = run_plots.figure(*run_plots.SINGLE_PLOT)
+    run_plots.plot_risk(axes, replace(finished, metrics=metrics))
+    fig.draw_without_rendering()
+    bottom, top = axes.get_ylim()
+    drawn = metrics["test_risk_weighted"][1:]
+    assert bottom <= drawn.min() <= drawn.max() <= top
+    ticks = [tick for tick in axes.get_yticks() if bottom <= tick <= top]
+    if 3 < high / low < 1000:
+        assert ticks[0] <= drawn.min()
+        assert ticks[-1] >= drawn.max()

@@ -274,7 +274,9 @@ function touch(plot) {
 // The curves with their colours, and the legend whose buttons hide curves.
 
 const NAMES = {
-  risk: "risk: mean of (y − f)²",
+  get risk() {
+    return data.risk_label;
+  },
   risk_paper: "the paper's risk",
   accuracy: "accuracy",
   log_loss: "log-loss",
