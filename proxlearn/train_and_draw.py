@@ -85,6 +85,11 @@ def train_and_draw(
         outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose), world)
     if not is_first:
         return outcome
+    if outcome.signal is not None:
+        # Drawing takes seconds, and a signal must end the command within two; the next session draws the results.
+        with disk_errors_as_run_error(folder):
+            log_session_end(config.logger, folder, [])
+        return outcome
     if world is not None:
         return_freed_memory()
     # Imported after the training, because the plotting code takes up a hundred megabytes that a large cloud may need.

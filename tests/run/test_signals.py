@@ -14,6 +14,7 @@ from proxlearn.errors import StoppedBySignal
 from proxlearn.run import result_files, selection
 from proxlearn.run import train as set_up
 from proxlearn.run.run_folder import list_candidates
+from proxlearn.train_and_draw import train_and_draw
 from proxlearn.training import successive_halving as halving
 from proxlearn.training.stepper import Stepper
 from tests.small_runs import assert_same_run, composed, run, small, status
@@ -94,6 +95,17 @@ def test_a_signal_during_the_final_scores_of_a_large_table_ends_the_session_at_o
     assert (scored[0] > 4) == (steps is None)
     assert run(config, stopped).signal is None
     assert_same_run(stopped, uninterrupted)
+
+
+def test_a_stopped_session_ends_without_plots_and_the_next_one_draws_them(tmp_path, monkeypatch):
+    config, folder = small(steps=6), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_after(3, patch)
+        outcome = train_and_draw(config, folder, "train", verbose=False)
+    assert (outcome.signal, outcome.step) == (signal.SIGTERM, 3)
+    assert not list(folder.glob("*.png"))
+    assert train_and_draw(config, folder, "train", verbose=False).signal is None
+    assert (folder / "risk.png").exists()
 
 
 def stop_after(step, patch):
