@@ -4,6 +4,10 @@ Both source trees train the same short runs in separate processes with one threa
 this machine, with recipe=paper and recipe=tuned, with the fused and the eager engine, and in float32 and float64. The
 exit code is 1 if any cloud differs. The bits also depend on the processor, so the script compares two trees on one
 machine and is not part of `make test`.
+
+Since revision 2 of the recursion, the random numbers of a run are different, so no cloud equals one of version 0.1.
+With --single-steps, both trees compute single steps from the same clouds and random numbers, which must agree up to
+rounding.
 """
 
 from __future__ import annotations
@@ -49,6 +53,59 @@ runpy.run_module("proxlearn", run_name="__main__", alter_sys=True)
 """
 
 
+STEPS_IN_TREE = """
+import sys
+tree, folders, path = sys.argv[1:]
+sys.path[:0] = [tree]
+sys.path += folders.split(__import__("os").pathsep)
+import numpy as np
+import torch
+torch.set_num_threads(1)
+import proxlearn
+from proxlearn.core.cloud import PointCloud
+if not proxlearn.__file__.startswith(tree):
+    sys.exit(f"{proxlearn.__file__} does not belong to {tree}")
+try:
+    from proxlearn.core.functionals.risk import Risk
+    from proxlearn.core.fused.fused_step import FusedStep
+    from proxlearn.core.hyper import Hyper
+    from proxlearn.core.neurons.perceptron import Perceptron
+    from proxlearn.core.samples import Samples
+    from proxlearn.core.step import step
+    make, weights = lambda samples: Risk.from_samples(Perceptron(), samples), torch.float64
+except ImportError:
+    from proxlearn.core.fused.engine import FusedStep
+    from proxlearn.core.problem import Problem, Samples
+    from proxlearn.core.recursion import Hyper, step
+    from proxlearn.core.tanh import TanhNeuron
+    make, weights = lambda samples: Problem(TanhNeuron(), samples), None
+SHAPES = {
+    "wdbc": (399, 30, 200.0, 0.05, 1e-3, 1.0), "banana": (600, 2, 4.0, 0.05, 1e-4, 10.0),
+    "twonorm": (500, 20, 8.0, 1.95, 1e-4, 1.0), "sine": (100, 1, 3.0, 0.3, 1e-4, 1e-3),
+}
+results, N = {}, 300
+for name, (n, n_x, scale, beta, h, epsilon) in SHAPES.items():
+    random = torch.Generator().manual_seed(0)
+    numbers = lambda *shape: torch.rand(*shape, generator=random, dtype=torch.float64)
+    X, y, theta = scale * numbers(n, n_x), numbers(n).sub(0.5).sign(), 2 * numbers(N, n_x + 2) - 1
+    log_rho, noise, z0 = -5 - numbers(N).float(), 3 * numbers(N, n_x + 2) - 1.5, 1 - numbers(N)
+    hyper = Hyper(beta=beta, h=h, epsilon=epsilon, delta=1e-3, L=300)
+    for dtype in (torch.float32, torch.float64):
+        risk = make(Samples(X.to(dtype), y.to(dtype), (y > 0).long()))
+        cloud = PointCloud(theta.to(dtype), log_rho.to(weights or dtype))
+        given = noise.to(dtype), z0.to(dtype)
+        eager, fused = step(risk, cloud, hyper, *given)[0], FusedStep(risk, hyper, N, 1)(cloud, *given)[0]
+        for engine, after in (("eager", eager), ("fused", fused)):
+            for part in ("theta", "log_rho"):
+                key = f"{name:8}{engine:6}{str(dtype)[6:]:8} {part}"
+                results[key] = getattr(after, part).double().numpy()
+np.savez(path, **results)
+"""
+
+ROUNDING = {"float32": 1e-5, "float64": 1e-13}
+"""Largest difference of a coordinate or of log rho after a single step that rounding explains."""
+
+
 class RunFailed(Exception):
     """Raised if a run did not store a cloud; the message is the last line of its output."""
 
@@ -90,19 +147,39 @@ def export_tree(revision: str, folder: Path) -> None:
         files.extractall(folder, filter="data")
 
 
+def run_in_tree(code: str, tree: Path, words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code with the package in ``tree``, in the new folder ``folder``."""
+    dependencies = os.pathsep.join(path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
+    command = [sys.executable, "-I", "-S", "-c", code, str(tree.resolve()), dependencies, *words]
+    folder.mkdir(parents=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def single_steps(tree: Path, folder: Path) -> dict[str, np.ndarray]:
+    """Return the clouds after single steps that the package in ``tree`` computes."""
+    done = run_in_tree(STEPS_IN_TREE, tree, [str(folder / "steps.npz")], folder)
+    if done.returncode:
+        raise RunFailed(done.stderr.strip().rpartition("\n")[2])
+    with np.load(folder / "steps.npz") as results:
+        return dict(results)
+
+
+def compare_single_steps(reference: Path, folder: Path) -> int:
+    """Print the largest difference of each single step, and return the number of those that rounding cannot explain."""
+    expected, actual = (single_steps(tree, folder / tree.name) for tree in (reference, ROOT))
+    differing = 0
+    for name, values in expected.items():
+        largest = float(np.abs(values - actual[name]).max())
+        agrees = largest <= ROUNDING["float32" if "float32" in name else "float64"]
+        differing += not agrees
+        print(f"{name:32}{largest:8.1e}  {'rounding' if agrees else 'DIFFERS'}", flush=True)
+    return differing
+
+
 def train(tree: Path, words: Sequence[str], folder: Path) -> Cloud:
     """Train a run with the package in ``tree``, write its output into ``folder``, and return its newest cloud."""
-    dependencies = os.pathsep.join(path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
-    python = [sys.executable, "-I", "-S", "-c", TRAIN_IN_TREE, str(tree.resolve()), dependencies]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    folder.mkdir(parents=True)
-    done = subprocess.run(
-        [*python, *words, f"hydra.run.dir={folder / 'run'}"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = run_in_tree(TRAIN_IN_TREE, tree, [*words, f"hydra.run.dir={folder / 'run'}"], folder)
     checkpoints = sorted((folder / "run" / "checkpoints").glob("cloud-*.safetensors"))
     if not checkpoints:
         raise RunFailed((done.stderr or done.stdout).strip().rpartition("\n")[2] or f"exit code {done.returncode}")
@@ -181,11 +258,14 @@ def main(args: list[str] | None = None) -> int:
         parser.add_argument(
             f"--{option}", nargs="+", choices=choices, default=choices, help="values to compare (default: all)"
         )
+    parser.add_argument("--single-steps", action="store_true", help="compare single steps up to rounding")
     parsed = parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="proxlearn-bits-") as name:
         folder = Path(name).resolve()
         reference = folder / "reference"
         export_tree(parsed.revision, reference)
+        if parsed.single_steps:
+            return 1 if compare_single_steps(reference, folder / "steps") else 0
         datasets = parsed.dataset or available_datasets(reference)
         cases = [Case(*choice) for choice in itertools.product(datasets, parsed.recipe, parsed.engine, parsed.dtype)]
         differing = compare(cases, reference, folder / "runs", parsed.steps, parsed.N)

@@ -202,3 +202,18 @@ def test_the_exit_code_says_whether_all_clouds_are_equal(
     monkeypatch.setattr(compare_bits, "train", lambda tree, words, folder: cloud if tree == ROOT else moved)
     assert compare_bits.main(arguments) == 1
     assert "DIFFERS: theta: 15 of 15 numbers, largest difference 1\n" in capsys.readouterr().out
+
+
+def test_single_steps_agree_if_rounding_explains_their_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = compare_bits.single_steps(ROOT, tmp_path / "steps")
+    assert len(steps) == 32
+    monkeypatch.setattr(compare_bits, "export_tree", lambda revision, folder: None)
+    for change, code in ((1e-14, 0), (1e-6, 1)):
+        moved = {name: values + change for name, values in steps.items()}
+        monkeypatch.setattr(
+            compare_bits, "single_steps", lambda tree, folder, moved=moved: steps if tree == ROOT else moved
+        )
+        assert compare_bits.main(["--single-steps"]) == code
+        assert capsys.readouterr().out.count("DIFFERS") == 16 * code
