@@ -125,6 +125,8 @@ def test_docs_give_the_lag_at_the_largest_beta_of_table_1() -> None:
     (run,) = archived("table1", beta=0.07)
     steps = run.metrics.set_index("step")
     lag = 100 * (steps["test_accuracy_unweighted"] - steps["test_accuracy_unweighted_saturated"])
+    # Before 5e4, f is so small that the saturated count is far from the other one in every run.
+    lag = lag[lag.index >= 5e4]
     of_paper = published.TABLE1[0.07][1] - published.TABLE1[0.07][0]
     sentence = (
         f"In the run of Table 1 at β = 0.07, the lag reaches {lag.max():.0f} points at k = {lag.idxmax() / 1e5:.1f}e5 "
