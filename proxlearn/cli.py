@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
-from proxlearn.distributed.rank_environment import Launch, find_launch, read_timeout
+from proxlearn.distributed.rank_environment import DEFAULT_TIMEOUT, Launch, find_launch, read_timeout
 from proxlearn.errors import InputError, ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
 from proxlearn.portability import return_freed_arrays
@@ -151,8 +151,16 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
     # This import is here because it imports torch, which takes seconds.
     from proxlearn.distributed.world import World
 
-    world = World(launch, read_timeout())
+    # An invalid timeout is reported after the ranks have joined, so that rank 0 informs the user.
+    timeout, invalid = DEFAULT_TIMEOUT, None
     try:
+        timeout = read_timeout()
+    except InputError as error:
+        invalid = error
+    world = World(launch, timeout)
+    try:
+        if invalid is not None:
+            raise invalid
         code: int = importlib.import_module(COMMANDS[name].module).main(args, world)
         return code
     except ProxlearnError as error:

@@ -18,7 +18,7 @@ from rank_processes import Ranks, free_port, run_command, start_command, start_r
 from small_runs import status
 
 import proxlearn
-from proxlearn.distributed.rank_environment import Launch, find_launch
+from proxlearn.distributed.rank_environment import TIMEOUT_VARIABLE, Launch, find_launch
 from proxlearn.distributed.world import CONTINUES
 from proxlearn.errors import InputError
 from proxlearn.run.checkpoint import load, newest_valid
@@ -221,6 +221,22 @@ def test_ranks_that_cannot_run_together_are_refused_in_one_line_and_nothing_is_w
         assert ranks.lines(0) == [f"proxlearn: {message}"]
         assert not any(ranks.lines(rank) for rank in range(1, len(ranks.processes)))
         assert not (ranks.outputs[0].parent / "run").exists()
+
+
+def test_an_invalid_timeout_is_reported_by_rank_0_also_if_only_another_rank_has_it(tmp_path: Path) -> None:
+    value = "abc is not a number of seconds from 1 to 1000000; set it to such a number, or unset the variable"
+    words = ("train", *SMALL, f"hydra.run.dir={tmp_path / 'run'}")
+    for name, first in (("", 0), ("rank 1: ", 1)):
+        ranks = start_ranks(tmp_path, 2, run_with_timeout, lambda rank, first=first: (rank >= first, *words))
+        assert ranks.wait() == [2, 2], ranks.outputs[0].read_text()
+        assert ranks.lines(0) == [f"proxlearn: {name}{TIMEOUT_VARIABLE}={value}"]
+        assert not ranks.lines(1)
+    assert not (tmp_path / "run").exists()
+
+
+def run_with_timeout(invalid: bool, *args: str) -> int:
+    os.environ[TIMEOUT_VARIABLE] = "abc" if invalid else "60"
+    return run_command(*args)
 
 
 ELSEWHERE = "/proc/self/cwd"
