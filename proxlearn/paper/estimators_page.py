@@ -312,7 +312,8 @@ NOTES = """\
   selection had been tried on wdbc.
 - The probabilities of the SVM come from a logistic curve fitted to cross-validated scores. No probability is below
   1e-6.
-- CPU seconds include the selection but not the loading of compiled passes.
+- CPU seconds include the selection but not the loading of compiled passes. Those of ProxLearn and of the MLP were
+  measured in the same hour; most of those of the other methods are from an earlier measurement.
 - Tables (from scikit-learn, random_state 0):
 {tables}
 - All results per fold: estimators/results.jsonl (`proxlearn paper runs estimators`).
