@@ -149,10 +149,10 @@ def adapt_tables(app: Any, doctree: nodes.document, docname: str) -> None:
             for name, cell in list(zip(heads[0], row, strict=True))[1:]:
                 if cell.children:
                     cell.insert(0, nodes.inline("", f"{name}: ", classes=["column"]))
-    # Sphinx puts two hyphens between a parameter and its description.
+    # Sphinx and napoleon put two hyphens before the description of a parameter or a result.
     for text in list(doctree.findall(nodes.Text)):
-        if text == " -- ":
-            text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+        if text.startswith(" -- "):
+            text.parent.replace(text, nodes.Text(text.replace(" -- ", " \N{EN DASH} ", 1)))
 
 
 def setup(app: Any) -> None:
