@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from proxlearn.core.neurons.activations import find_activation
@@ -21,6 +22,8 @@ from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
 from proxlearn.predict.model import Model
 from proxlearn.printable_text import counted
 
+SAFE_MAGNITUDE = 1e100
+"""Targets between the inverse of this magnitude and this magnitude have squares that neither overflow nor underflow."""
 CENTRE_LOSSES = ("quadratic", "huber")
 """Losses whose predictions estimate the centre of the targets, on which a prediction interval is centred."""
 
@@ -118,6 +121,11 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         rows = weighted_rows(dense_rows(X), y[:, None] if y.ndim == 1 else y, sample_weight)
         targets = rows.y
         outputs = targets.shape[1]
+        if steps is not None and not continues and (targets.max(axis=0) == targets.min(axis=0)).any():
+            raise ValueError(
+                "a target has the same value in all rows of the first call of partial_fit, which determine its scale; "
+                "give a first piece with different targets, preferably several hundred rows"
+            )
         if continues and outputs != len(self._model.target_scaler.shift):
             before = len(self._model.target_scaler.shift)
             problem = f"y has {counted(outputs, 'target')}, but the continued fit has {counted(before, 'target')}"
@@ -172,6 +180,29 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         ndarray of shape (n,) or (n, targets)
         """
         return self._predict(X).predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination R2 of the predictions, averaged over the targets.
+
+        Targets whose squares overflow or underflow, such as 1e300, are divided by their largest magnitude first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the training data.
+        y : array-like of shape (n,) or (n, targets)
+            True targets.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        predicted, y = self.predict(X), np.asarray(y, dtype=np.float64)
+        largest = np.abs(y).max(axis=0, initial=0.0)
+        unit = np.where((largest > SAFE_MAGNITUDE) | ((largest > 0) & (largest < 1 / SAFE_MAGNITUDE)), largest, 1.0)
+        return float(r2_score(y / unit, predicted / unit, sample_weight=sample_weight))
 
     def predict_std(self, X: Any) -> np.ndarray:
         """Return the standard errors of the predictions, in the units of the targets.

@@ -11,14 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris, make_moons
-from sklearn.ensemble import AdaBoostClassifier
+from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from proxlearn.estimator import ProxLearnClassifier, ProxLearnRegressor
 from proxlearn.training import successive_halving
@@ -142,12 +146,38 @@ def test_the_first_piece_must_have_enough_rows_and_later_ones_need_not(make: Any
     assert model.n_iter_ == 20
 
 
+def test_the_first_piece_must_have_different_targets() -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.linspace(100, 300, 30)
+    model = ProxLearnRegressor(**QUICK)
+    for constant in (np.ones(10), np.column_stack((y[:10], np.ones(10)))):
+        with pytest.raises(ValueError, match="same value in all rows of the first call of partial_fit"):
+            model.partial_fit(X[:10], constant)
+    model.partial_fit(X, y).partial_fit(X[:2], [200, 200])
+
+
 @pytest.mark.parametrize("unit", [1e300, 1e-300, 1.0])
 def test_targets_of_any_magnitude_do_not_overflow(unit: float) -> None:
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.linspace(-1, 1, 60)
     one, scaled = ProxLearnRegressor(**QUICK).fit(X, y), ProxLearnRegressor(**QUICK).fit(X, y * unit)
     np.testing.assert_allclose(scaled.predict(X) / unit, one.predict(X), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(scaled.noise_ / unit, one.noise_, rtol=1e-4)
+    assert one.score(X, y) == RegressorMixin.score(one, X, y)
+    assert scaled.score(X, y * unit) == pytest.approx(one.score(X, y), abs=1e-3)
+    both = np.column_stack((y * unit, y))
+    assert np.isfinite(ProxLearnRegressor(**QUICK).fit(X, both).score(X, both, sample_weight=1 + np.arange(60)))
+
+
+def test_boosted_regressors_parallel_searches_joblib_files_and_pipelines_with_data_frames(tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(80, 2)), np.linspace(-1, 1, 80)
+    X[:, 0] += 3 * y
+    assert AdaBoostRegressor(ProxLearnRegressor(**QUICK), n_estimators=3, random_state=0).fit(X, y).score(X, y) > 0.5
+    found = [GridSearchCV(ProxLearnRegressor(**QUICK), {"h": [0.1, 1.0]}, cv=2, n_jobs=n).fit(X, y) for n in (1, 2)]
+    np.testing.assert_array_equal(*(search.cv_results_["mean_test_score"] for search in found))
+    joblib.dump(found[1].best_estimator_, tmp_path / "model.joblib")
+    restored = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(restored.predict(X), found[0].best_estimator_.predict(X))
+    pipeline = make_pipeline(StandardScaler(), ProxLearnRegressor(**QUICK)).set_output(transform="pandas")
+    assert list(pipeline.fit(pd.DataFrame(X, columns=["a", "b"]), y)[-1].feature_names_in_) == ["a", "b"]
 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -43,7 +43,11 @@ TAIL_BYTES = 16384
 """Number of bytes that are read from the end of metrics.csv."""
 STATES = ("running", "finished", "stopped", "failed")
 """The states that status.json can contain."""
-NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
+NEWEST = (
+    *("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted"),
+    *("validation_risk_weighted", "validation_accuracy_weighted"),
+    *("validation_log_loss_weighted", "validation_rmse_weighted"),
+)
 """The metrics whose newest values are part of a snapshot."""
 
 

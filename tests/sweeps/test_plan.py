@@ -327,3 +327,15 @@ def test_a_run_with_a_validation_part_logs_it_and_resumes(tmp_path: Path) -> Non
     accuracy = pd.read_csv(tmp_path / "whole" / "accuracy.csv")
     assert set(accuracy["part"]) == {"train", "validation", "test"}
     assert set(accuracy["estimate"]) == {"weighted", "unweighted", "mean"}
+
+
+def test_a_sweep_shows_the_validation_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "-m", *FIXED[:-2], "steps=2", "beta=1,2", f"hydra.sweep.dir={tmp_path}"]
+    assert cli.main([*words, "validation_fraction=0.25"]) == 0
+    printed = capsys.readouterr().out
+    assert "| validation risk | validation rmse |" in printed
+    (summary,) = tmp_path.rglob("summary.csv")
+    for folder, rmse in pd.read_csv(summary)[["folder", "validation_rmse_weighted"]].itertuples(index=False):
+        metrics = pd.read_csv(summary.parent / folder / "metrics.csv")
+        assert rmse == pytest.approx(metrics["validation_rmse_weighted"].iloc[-1])
+    assert "computed on held-out training rows" in (summary.parent / "summary.md").read_text()

@@ -28,9 +28,14 @@ HEADINGS = {
     "test_accuracy_unweighted": "accuracy, unweighted",
     "test_risk_weighted": "risk",
     "test_risk_unweighted": "risk, unweighted",
+    "validation_risk_weighted": "validation risk",
+    "validation_accuracy_weighted": "validation accuracy",
+    "validation_log_loss_weighted": "validation log-loss",
+    "validation_rmse_weighted": "validation rmse",
 }
 """Column headings in summary.md for the metrics of metrics.csv."""
 METRICS_NOTE = "\nThe metrics are computed on the test part at the newest logged step.\n"
+VALIDATION_NOTE = "\nThe validation metrics are computed on held-out training rows; compare settings by them.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:
@@ -49,6 +54,8 @@ def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
     csv, md = folder / "summary.csv", folder / "summary.md"
     write_atomically(csv, job_table(states).to_csv(index=False).encode())
     text = f"# {folder.name}\n\n{count_states(states)}\n\n{markdown(readable_table(states))}{METRICS_NOTE}"
+    if any(str(name).startswith("validation_") for name in job_table(states)):
+        text += VALIDATION_NOTE
     means = mean_over_seeds(states)
     if means is not None:
         text += f"\n## Mean over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n"
