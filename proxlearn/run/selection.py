@@ -24,6 +24,7 @@ from proxlearn.core.step import REVISION
 from proxlearn.errors import InputError, RunError, StoppedBySignal, refuse_newer_format
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json
+from proxlearn.printable_text import counted
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.experiment import Experiment
@@ -196,7 +197,10 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     numbers = ", ".join(f"{name}={_text(value)}" for name, value in selected.items() if name in config.selected)
     most, rows = config.selection_rows, len(experiment.source.samples)
     part = "the training part" if most is None or rows <= most else f"{most} of the {rows} training rows"
-    notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of {part} (selection.json)")
+    if selection.table:
+        notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of {part} (selection.json)")
+    else:
+        notice(f"the training part has only {counted(rows, 'row')}, too few for a selection; used {numbers}")
     if selection.end in ENDS and "steps" in config.selected:
         notice(ENDS[selection.end].format(step=selected["steps"], more=2 * selected["steps"]))
     return experiment.with_selection(selected, selection.link_slope)

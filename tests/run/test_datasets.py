@@ -265,3 +265,16 @@ def test_the_error_of_a_large_number_is_in_its_units_and_without_an_exponent(
     assert "e+" not in row
     assert 1e4 < model < 1e6
     assert 1e4 < mean < 1e6
+
+
+def test_a_table_of_six_rows_is_fitted_without_a_selection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.csv").write_text("x,label\n" + "".join(f"{i % 2}.{i},{i % 2}\n" for i in range(6)))
+    short = ["--set", "N=10", "--set", "compile=off", "--set", "threads=1"]
+    assert cli.main(["fit", "my.csv", "--target", "label", *short, "-o", "run"]) == 0
+    printed = capfd.readouterr()
+    assert "the training part has only 5 rows, too few for a selection" in printed.err
+    assert "held-out quarter" not in printed.err
+    assert "on 1 row that was not used for the fit" in printed.out

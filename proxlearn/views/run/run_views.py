@@ -12,6 +12,7 @@ from proxlearn.core.hyper import kappa_sentence
 from proxlearn.core.tasks import ESTIMATES
 from proxlearn.files.atomic import write_atomically
 from proxlearn.files.safe_read import display_path
+from proxlearn.printable_text import counted
 from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import RunData, read_run_data
 from proxlearn.views.style import house_style
@@ -172,7 +173,7 @@ def result_table(run: RunData) -> pd.DataFrame:
     heading = "always the most frequent class" if classes else "always the mean"
     estimates = [ESTIMATES[0], *([reference] if reference in scores.index else [])]
     rows = dict(CLASS_ROWS) if classes else _regression_rows(model)
-    table: dict[str, list[Any]] = {f"on {_test_rows(run)}rows that were not used for the fit": list(rows.values())}
+    table: dict[str, list[Any]] = {f"on {_test_rows(run)} not used for the fit": list(rows.values())}
     for estimate, title in zip(estimates, ("model", heading), strict=False):
         values = [float(scores[key][estimate]) for key in rows]
         # The error is stored in units of the target's standard deviation.
@@ -184,11 +185,12 @@ def result_table(run: RunData) -> pd.DataFrame:
 
 
 def _test_rows(run: RunData) -> str:
-    """Return the number of test rows and a space, or an empty string if it is unknown (for a real target)."""
+    """Return "48 rows that were", with the number of test rows, which is unknown for a real target."""
     if run.confusion is None:
-        return ""
+        return "rows that were"
     counts = run.confusion[(run.confusion["part"] == "test") & (run.confusion["estimate"] == ESTIMATES[0])]["count"]
-    return f"{int(counts.sum())} "
+    number = int(counts.sum())
+    return f"{counted(number, 'row')} that {'was' if number == 1 else 'were'}"
 
 
 def _regression_rows(model: dict[str, Any]) -> dict[str, str]:
