@@ -211,6 +211,14 @@ class RunData:
         return name
 
     @property
+    def selection_seconds(self) -> float | None:
+        """The duration of the selection, which status.json does not include; None if there was none or it is unknown."""
+        with contextlib.suppress(AbsentFile):
+            seconds = read_json(RunFolder(self.path).selection).get("seconds")
+            return float(seconds) if isinstance(seconds, int | float) else None
+        return None
+
+    @property
     def risk_label(self) -> str:
         """The label of an axis of the risk; it names the loss of model.json, because the config may leave it open."""
         name = self.model["loss"]

@@ -86,11 +86,18 @@ def remarks(run: RunData) -> list[str]:
         sentences.append(
             f"The target was standardised, so risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
         )
+    quantile = run.config.get("epsilon_quantile")
+    if quantile is not None:
+        name = "median" if quantile == 0.5 else f"{quantile:g}-quantile of the"
+        sentences.append(
+            f"ε={run.config['epsilon']:g}×NN²: epsilon is {run.config['epsilon']:g} times the {name} squared distance of "
+            "a particle to its nearest neighbour."
+        )
     step = weights_constant_from(run)
     if step is not None:
         # What kappa says about the effect of a step does not hold for a step without effect.
         sentences.append(f"From recursion {step} on, no logged proximal step changed the weights.")
-    elif run.kappa is not None:
+    elif run.kappa is not None and not _is_kappa_selected(run):
         sentences.append(kappa_sentence(run.kappa, run.config["dataset"].get("noise_scale", 1.0)))
     if run.status["unmet"]:
         count, L = run.status["unmet"], run.config["L"]
@@ -103,6 +110,12 @@ def remarks(run: RunData) -> list[str]:
             f"Step {run.status['switched_at']} was not finite in {before}; from this step on, the run used {after}."
         )
     return sentences
+
+
+def _is_kappa_selected(run: RunData) -> bool:
+    """Return whether the selection chose all numbers in kappa; it chooses them for the risk of the network."""
+    selected = run.status.get("selected")
+    return isinstance(selected, dict) and {"beta", "epsilon", "h"} <= set(selected)
 
 
 def weights_constant_from(run: RunData) -> int | None:
@@ -233,7 +246,11 @@ def summary(folder: Path) -> str:
     """Return the text that a run prints at its end: its results, remarks, and the path of the risk curve."""
     run = read_run_data(folder)
     status = run.status
-    lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
+    duration = f"{status['seconds']:.1f} s"
+    if run.selection_seconds is not None:
+        total = status["seconds"] + run.selection_seconds
+        duration = f"{total:.1f} s, of which the selection took {run.selection_seconds:.1f} s"
+    lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {duration}\n"]
     if run.accuracy is not None:
         lines.append(markdown(run.accuracy))
         lines += [as_sentence(run.results_note)] if run.results_note else []

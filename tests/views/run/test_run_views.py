@@ -30,7 +30,7 @@ from proxlearn.run.train import train
 from proxlearn.views.report.page import PageBuilder
 from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import read_run_data
-from proxlearn.views.run.run_views import remarks
+from proxlearn.views.run.run_views import remarks, summary
 from proxlearn.views.tables import markdown
 from tests.conftest import OLD_FOLDERS, config_of
 from tests.small_runs import run, small, status
@@ -291,3 +291,26 @@ def test_the_first_and_last_tick_of_the_risk_enclose_curves_of_up_to_three_decad
     if 3 < high / low < 1000:
         assert ticks[0] <= drawn.min()
         assert ticks[-1] >= drawn.max()
+
+
+def test_the_summary_of_a_selected_run_has_the_total_duration_and_no_remark_on_kappa(tmp_path: Path) -> None:
+    run(small(steps=2), tmp_path)
+    data = read_run_data(tmp_path)
+    # The weights of this run are constant, and kappa is explained only if they change.
+    data = replace(data, metrics=data.metrics.assign(weights_change=0.1))
+    assert "selection" not in summary(tmp_path)
+    assert any("kappa" in line for line in remarks(data))
+    chosen = {"beta": 1.0, "epsilon": 1.0, "h": 0.1}
+    selected = replace(data, status=data.status | {"selected": chosen}, config=data.config | {"epsilon_quantile": 0.5})
+    lines = remarks(selected)
+    assert not any("kappa" in line for line in lines)
+    epsilon = f"{data.config['epsilon']:g}"
+    assert (
+        f"ε={epsilon}×NN²: epsilon is {epsilon} times the median squared distance of a particle to its nearest"
+        in " ".join(lines)
+    )
+    # A value that the user has set is explained.
+    assert any("kappa" in line for line in remarks(replace(selected, status=data.status | {"selected": {"h": 0.1}})))
+    (tmp_path / "selection.json").write_text(json.dumps({"format": 1, "chosen": chosen, "seconds": 65.04}))
+    total = 65.04 + data.status["seconds"]
+    assert f"after {total:.1f} s, of which the selection took 65.0 s" in summary(tmp_path)
