@@ -212,7 +212,7 @@ class RunData:
 
     @property
     def selection_seconds(self) -> float | None:
-        """The duration of the selection, which status.json does not include; None if there was none or it is unknown."""
+        """The duration of the selection, which status.json does not include; None if it is unknown."""
         with contextlib.suppress(AbsentFile):
             seconds = read_json(RunFolder(self.path).selection).get("seconds")
             return float(seconds) if isinstance(seconds, int | float) else None

@@ -89,10 +89,9 @@ def remarks(run: RunData) -> list[str]:
     quantile = run.config.get("epsilon_quantile")
     if quantile is not None:
         name = "median" if quantile == 0.5 else f"{quantile:g}-quantile of the"
-        sentences.append(
-            f"ε={run.config['epsilon']:g}×NN²: epsilon is {run.config['epsilon']:g} times the {name} squared distance of "
-            "a particle to its nearest neighbour."
-        )
+        factor = f"{run.config['epsilon']:g}"
+        distance = f"{name} squared distance of a particle to its nearest neighbour"
+        sentences.append(f"ε={factor}×NN²: epsilon is {factor} times the {distance}.")
     step = weights_constant_from(run)
     if step is not None:
         # What kappa says about the effect of a step does not hold for a step without effect.
