@@ -11,7 +11,9 @@ from proxlearn.predict.prediction_table import (
     with_progress,
     write_predictions,
 )
+from proxlearn.printable_text import counted
 from proxlearn.terminal.argument_parser import command_parser
+from proxlearn.terminal.streams import notice
 
 DESCRIPTION = """\
 Predict the targets of new rows with the newest cloud of a run. Only the run folder is needed, not the training data.
@@ -20,7 +22,7 @@ The columns of the table are matched to the features by name.
 The output has one line per row, with these columns:
   prediction             the class, or the value in the target's units
   probability_<class>    classes only: one column per class, each at least 1e-6, so never exactly 0 or 1
-  spread                 the standard error of the prediction (for classes: of its probability) over the particles
+  spread                 the standard error of the prediction (for classes: of the probability of the predicted class)
 
 `spread` estimates how far the prediction would move if the same number of particles were drawn again independently. It
 is large if the particles disagree; it does not measure the noise of the targets. Trained particles compensate for one
@@ -66,5 +68,8 @@ def main(args: list[str]) -> int:
         )
         with open_prediction_table(options.output) as file:
             chunks = with_progress(rows, rows.chunks(columns), "predict")
-            write_predictions(model, chunks, options.estimate, file)
+            lines, unseen = write_predictions(model, chunks, options.estimate, file)
+    if options.output != STDOUT:
+        count = f"; rows with a category that does not occur in the training rows: {unseen}" if unseen else ""
+        notice(f"{counted(lines, 'row')} -> {options.output}{count}")
     return 0

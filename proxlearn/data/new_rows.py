@@ -48,8 +48,8 @@ class RowEncoder:
         """The names of the columns that the model reads."""
         return (*self.encoder.numbers, *self.encoder.categories)
 
-    def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of the rows that can be predicted, and a mask of these rows.
+    def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the features of the rows that can be predicted, their mask, and how many have an unseen category.
 
         ``first`` is the index in the whole table of the first row of ``frame``. Raise InputError if a cell cannot be
         used. If the model was trained with missing=drop, rows with a missing value are not predicted.
@@ -60,7 +60,9 @@ class RowEncoder:
             complete = ~np.any([column.missing for column in columns.values()], axis=0)
         numbers = [self._numbers(name, columns[name], first)[complete] for name in self.encoder.numbers]
         texts = {name: _category_texts(frame[name], columns[name])[complete] for name in self.encoder.categories}
-        for name, mask in self.encoder.unknown(texts).items():
+        unknown = self.encoder.unknown(texts)
+        unseen = int(np.any(list(unknown.values()), axis=0).sum()) if unknown else 0
+        for name, mask in unknown.items():
             row = int(mask.argmax())
             if texts[name][row] == MISSING_CATEGORY and self.encoder.missing is None:
                 raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", FILL_IN)
@@ -74,7 +76,7 @@ class RowEncoder:
         except InputError as error:
             # The model needs every column, so the remedies for a training table do not apply.
             raise InputError(error.problem, NO_GAPS) from error
-        return self.encoder.transform(matrix, texts), complete
+        return self.encoder.transform(matrix, texts), complete, unseen
 
     def _numbers(self, name: str, column: Column, first: int) -> np.ndarray:
         if column.kind == "number":
@@ -82,6 +84,9 @@ class RowEncoder:
         texts = [None if value is None else str(value) for value in column.values]
         row = next(i for i, text in enumerate(texts) if text is not None and parse_number(text, self.form) is None)
         text, remedy = str(texts[row]), NO_GAPS
+        if self.encoder.missing is not None:
+            marked = "".join(f" or the marker {marker!r}" for marker in self.missing_values)
+            remedy = f"{NO_GAPS}; for a missing value, leave an empty cell{marked}"
         if self.form.decimal is None and COMMA_NUMBER.fullmatch(without_unit(text)):
             remedy += ", or add --decimal comma"
         elif self.form.decimal is None and parse_number(text, TableFormat("point")) is not None:
@@ -143,6 +148,8 @@ class Chunk:
     """Mask of the rows of the chunk that are in ``X``; None if all of them are."""
     further_targets: dict[str, list[str]] = field(default_factory=dict)
     """Cells of the other target columns, by column name, if there are several target columns."""
+    unseen: int = 0
+    """Number of rows of ``X`` with a category that does not occur in the training rows."""
 
 
 class RowReader:
@@ -201,7 +208,7 @@ class RowReader:
             form = columns.rows.form
             parsed = {name: csv_file.parse_text_column(frame[name], form) for name in columns.features if name in texts}
             first = int(frame.index[0]) if len(frame) else 0
-            X, complete = columns.rows.encode(frame.assign(**parsed) if parsed else frame, first)
+            X, complete, unseen = columns.rows.encode(frame.assign(**parsed) if parsed else frame, first)
             cells = {name: np.array(frame[name], dtype=object)[complete].tolist() for name in columns.needed_target}
             yield Chunk(
                 X,
@@ -209,6 +216,7 @@ class RowReader:
                 {name: frame[name].tolist() for name in columns.keep},
                 None if complete.all() else complete,
                 cells,
+                unseen,
             )
 
     def _frames(self, columns: ColumnSpec, texts: Sequence[str]) -> Iterator[Any]:

@@ -113,7 +113,7 @@ class Model:
             listed = ", ".join(columns[:20])
             raise InputError(f"X has no column `{missing[0]}`", f"give all columns of the run: {listed}")
         if encoder is not None:
-            features, complete = encoder.encode(X.reset_index(drop=True))
+            features, complete, _ = encoder.encode(X.reset_index(drop=True))
             if not complete.all():
                 row = int((~complete).argmax())
                 raise InputError(f"X lacks a value in row {row}", "remove this row (the run uses dataset.missing=drop)")

@@ -88,14 +88,19 @@ def check_prediction_output(output: str, data: str) -> None:
             raise InputError("standard output is redirected to the input file", "write to another file with -o FILE")
 
 
-def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:
-    """Write one line per row, chunk by chunk: the kept columns, the predictions, the probabilities and the spreads."""
+def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> tuple[int, int]:
+    """Write one line per row, chunk by chunk: the kept columns, the predictions, the probabilities and the spreads.
+
+    Return the number of lines, and the number of rows with a category that does not occur in the training rows.
+    """
     import numpy as np
     import pandas as pd
 
     classes = np.array(model.classes, dtype=object)
-    header = True
+    header, lines, unseen = True, 0, 0
     for chunk in chunks:
+        lines += len(chunk.X) if chunk.complete is None else len(chunk.complete)
+        unseen += chunk.unseen
         prediction = model.predict(chunk.X, estimate)
         columns: dict[str, Any] = {}
         if len(model.targets) > 1:
@@ -118,6 +123,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
                 )
         pd.DataFrame(chunk.kept | columns).to_csv(file, index=False, header=header, lineterminator="\n")
         header = False
+    return lines, unseen
 
 
 def _spread_out(values: Any, complete: Any) -> Any:

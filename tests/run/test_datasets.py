@@ -214,6 +214,7 @@ def test_predictions_repeat_the_encoding_of_the_training_table(
     # The columns that were dropped may be there or not, and the order of the columns does not matter.
     Path("new.csv").write_bytes(text(table.drop(columns=["id", "label"])[["town", "z", "day", "x"]]))
     assert cli.main(["predict", "run", "--data", "new.csv", "-o", "out.csv"]) == 0, capfd.readouterr().err
+    assert f"proxlearn: {ROWS} rows -> out.csv\n" in capfd.readouterr().err
     predictions = pd.read_csv("out.csv")
     assert predictions["prediction"].isna().tolist() == [missing == "drop" and i in (3, 5) for i in range(ROWS)]
     for kind in ("parquet", "xlsx"):
@@ -224,7 +225,14 @@ def test_predictions_repeat_the_encoding_of_the_training_table(
     Path("unknown.csv").write_bytes(text(table).replace(b"Oslo", b"Paris"))
     capfd.readouterr()
     assert cli.main(["predict", "run", "--data", "unknown.csv", "-o", "out.csv"]) == 0
-    assert "column `town` contains 'Paris', which does not occur in the training rows" in capfd.readouterr().err
+    printed = capfd.readouterr().err
+    assert "column `town` contains 'Paris', which does not occur in the training rows" in printed
+    unseen = sum(town == "Oslo" and (missing != "drop" or i not in (3, 5)) for i, town in enumerate(TOWNS))
+    count = f"{ROWS} rows -> out.csv; rows with a category that does not occur in the training rows: {unseen}"
+    assert f"proxlearn: {count}\n" in printed
+    Path("text.csv").write_bytes(text(with_cells("x", {4: "unknown"}).assign(town=TOWNS)))
+    assert cli.main(["predict", "run", "--data", "text.csv", "-o", "text-out.csv"]) == 2
+    assert "for a missing value, leave an empty cell or the marker '?'" in capfd.readouterr().err
     assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
     assert f'"rows": {ROWS - 2 * (missing == "drop")}' in capfd.readouterr().out
 
