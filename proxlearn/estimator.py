@@ -24,7 +24,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none, standard
 from proxlearn.estimator_base import ProxLearn, WeightedRows, dense_rows, limited_threads, weighted_rows
-from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with, value_errors
+from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with, text_columns_explained, value_errors
 from proxlearn.estimator_regressor import ProxLearnRegressor
 from proxlearn.predict.model import Model
 
@@ -52,6 +52,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     Two classes are predicted by the sign of one function with the targets -1 and +1, and more classes by the largest of
     C functions with one-hot targets. Only one target is supported; for several, use scikit-learn's
     ``MultiOutputClassifier``.
+
+    To save a fitted estimator, call ``joblib.dump(estimator, path)``; ``joblib.load(path)`` needs the same versions of
+    proxlearn, scikit-learn and torch, and can execute code, so load only files that you trust.
 
 {parameters_with(CLASS_WEIGHT)}    classes_ : ndarray of shape (C,)
         The labels, in sorted order.
@@ -127,7 +130,8 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return self
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any, continues: bool, steps: int | None) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=not continues)
+        with text_columns_explained():
+            X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=not continues)
         check_classification_targets(y)
         if steps is not None:
             self._require_rows(len(y), continues)

@@ -25,7 +25,7 @@ from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
 from proxlearn.data.scaling import Scaler, check_scaled, check_scaler, max_scaled_magnitude
-from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
+from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, text_columns_explained, value_errors
 from proxlearn.memory import device_memory
 from proxlearn.portability import usable_threads
 from proxlearn.predict.model import Model, Prediction
@@ -299,7 +299,8 @@ class ProxLearn(EstimatorParameters):
 
     def _rows(self, X: Any) -> np.ndarray:
         """Validate the rows to predict, and return them as a dense array."""
-        return dense_rows(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False))
+        with text_columns_explained():
+            return dense_rows(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False))
 
 
 class _Progress:

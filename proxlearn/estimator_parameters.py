@@ -284,6 +284,18 @@ def value_errors() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
+@contextlib.contextmanager
+def text_columns_explained() -> Iterator[None]:
+    """Add a remedy to the ValueError of scikit-learn about text in a column, which does not name one."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        remedy = "encode columns of text as numbers, for example with OneHotEncoder in make_column_transformer"
+        raise ValueError(f"{error}; {remedy}") from error
+
+
 def _plain(value: Any) -> Any:
     """Convert a numpy number, which a parameter search may pass, to a Python number."""
     if isinstance(value, Mapping):

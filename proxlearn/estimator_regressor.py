@@ -18,7 +18,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS, Regression
 from proxlearn.data.scaling import standard
 from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
-from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
+from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with, text_columns_explained
 from proxlearn.predict.model import Model
 from proxlearn.printable_text import counted
 
@@ -33,6 +33,9 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
     With a matrix of targets, one network has one output per target: the targets share their neurons, each target is
     standardised separately, and the loss is the sum over the targets. ``predict`` then returns a matrix.
+
+    To save a fitted estimator, call ``joblib.dump(estimator, path)``; ``joblib.load(path)`` needs the same versions of
+    proxlearn, scikit-learn and torch, and can execute code, so load only files that you trust.
 
 {parameters_with("")}    noise_ : ndarray of shape (targets,)
         Standard deviation of the residuals on the rows that the selection held out, after the same number of steps as
@@ -105,16 +108,17 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> None:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            accept_sparse="csr",
-            multi_output=True,
-            y_numeric=True,
-            reset=not continues,
-        )
+        with text_columns_explained():
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=np.float64,
+                accept_sparse="csr",
+                multi_output=True,
+                y_numeric=True,
+                reset=not continues,
+            )
         y = np.asarray(y, dtype=np.float64)
         if steps is not None:
             self._require_rows(len(y), continues)

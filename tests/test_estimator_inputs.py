@@ -214,3 +214,10 @@ def test_an_example_runs_and_shows_what_it_promises(
     names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert capsys.readouterr().out
     assert OUTCOMES[name](names)
+
+
+@pytest.mark.parametrize("estimator", [ProxLearnClassifier, ProxLearnRegressor])
+def test_text_among_the_features_gets_a_remedy(estimator: type) -> None:
+    X = np.array([["1", "north"], ["2", "south"]] * 10, dtype=object)
+    with pytest.raises(ValueError, match=r"could not convert string to float: 'north'; encode .* OneHot"):
+        estimator().fit(X, np.arange(20) % 2)
