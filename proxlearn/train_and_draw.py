@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,9 +72,8 @@ def train_and_draw(
     verbose = verbose and is_first
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
-    if verbose:
-        name = config.dataset.name if config.dataset.path is None else Path(config.dataset.path).name
-        echo(f"proxlearn: {name}, N={config.N}{given} -> {display_path(folder)}\n")
+    name = config.dataset.name if config.dataset.path is None else Path(config.dataset.path).name
+    header = f"proxlearn: {name}, N={config.N}{given} -> {display_path(folder)}\n"
     # torch, pandas and matplotlib take seconds to import, so the input is checked first.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
@@ -81,8 +81,9 @@ def train_and_draw(
     from proxlearn.run.observers import SessionOptions
     from proxlearn.run.train import train
 
+    options = SessionOptions(callbacks, progress=verbose, on_valid=partial(echo, header) if verbose else None)
     with out_of_memory_as_run_error():
-        outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose), world)
+        outcome = train(config, folder, command, options, world)
     if not is_first:
         return outcome
     if outcome.signal is not None:

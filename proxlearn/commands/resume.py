@@ -54,7 +54,10 @@ def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
         help="total number of recursions. A larger number extends the run; a smaller number that the run has not yet "
         "reached ends it earlier. Raising the number again gives the same result as an uninterrupted run",
     )
-    parsed = parser.parse_args(args)
+    parsed, rest = parser.parse_known_args(args)
+    refuse_overrides(rest)
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     folder: Path = absolute_folder(parsed.folder)
     if not folder.is_dir():
         raise InputError(f"the folder {parsed.folder} does not exist", "give a folder that `proxlearn train` created")
@@ -71,6 +74,17 @@ def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
     check_writable(folder)
     refuse_remote_logger(config.logger)
     return config, folder
+
+
+def refuse_overrides(words: list[str]) -> None:
+    """Raise InputError if ``words`` contains an override KEY=VALUE, which only `proxlearn train` accepts."""
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if key == "steps" and value:
+            raise InputError(f"`proxlearn resume` does not accept `{word}`", f"use --steps {value}")
+        if value and not key.startswith("-"):
+            problem = f"`proxlearn resume` does not accept `{word}`: it keeps the settings of the run, except --steps"
+            raise InputError(problem, f"start a new run with `proxlearn train ... {word}`")
 
 
 def refuse_remote_logger(logger: LoggerConfig) -> None:

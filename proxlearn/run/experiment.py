@@ -134,6 +134,9 @@ def build_experiment(config: TrainConfig) -> Experiment:
     check_outputs_memory(config, min(batch, len(prepared.train)), len(prepared.table.classes))
     problem = Risk.from_samples(neuron, prepared.train, loss, settings.confinement or 0.0)
     problem.check_readings(settings)
+    for block in problem.blocks if config.init == "box" else ():
+        if block not in config.dataset.initial:
+            raise InputError(f"dataset.initial has no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
     experiment = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
     return experiment.to(dtype_of(config.device.dtype))
 
@@ -205,10 +208,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
     """
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
-    coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
-    for block in coordinates if config.init == "box" else ():
-        if block not in config.dataset.initial:
-            raise InputError(f"dataset.initial has no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
+    coordinates = experiment.problem.blocks
     if config.init_sha256 is None and config.init == "normal":
         cloud = initial_fit(experiment.source, experiment.settings, config.seed).cloud
     elif config.init_sha256 is None:

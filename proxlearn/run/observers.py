@@ -214,6 +214,8 @@ class SessionOptions:
     callbacks: Sequence[Callback] = ()
     progress: bool = True
     """Whether progress is shown on stderr."""
+    on_valid: Callable[[], None] | None = None
+    """A function that is called once, when the settings, the data and the run folder have been checked."""
 
 
 class Callbacks(Observer):

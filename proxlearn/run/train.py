@@ -101,6 +101,8 @@ def _train(
     with disk_errors_as_run_error(path, remedy):
         complete = with_stored_selection(experiment, work)
         ResumePoints(work, complete or experiment, previous).check_settings(complete is not None)
+    if options.on_valid is not None:
+        options.on_valid()
     if complete is not None and previous.finished_at is not None and previous.finished_at >= complete.steps:
         with disk_errors_as_run_error(path):
             result_files.repair_model(work, complete.prepared, complete.part_names, complete.link_slope)

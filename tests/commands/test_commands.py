@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import proxlearn as pl
 from proxlearn import cli
 from proxlearn.cli import main
 from proxlearn.data import registry
@@ -258,6 +259,48 @@ def test_a_second_process_is_told_and_a_second_signal_ends_at_once(tmp_path):
 def test_impossible_steps_are_refused(steps, finished_run, capsys):
     assert main(["resume", str(finished_run), f"--steps={steps}"]) == 2
     assert "--steps must be a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [("steps=200", "; use --steps 200"), ("+steps=200", "; use --steps 200"), ("h=0.1", "`proxlearn train ... h=0.1`")],
+)
+def test_resume_answers_an_override_with_the_way_to_say_it(word, remedy, finished_run, capsys):
+    assert main(["resume", str(finished_run), word]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"proxlearn: `proxlearn resume` does not accept `{word}`")
+    assert line.endswith(remedy)
+
+
+@pytest.mark.parametrize("words", [["steps"], ["--step", "20", "more"]])
+def test_resume_refuses_other_words(words, finished_run, capsys):
+    with pytest.raises(SystemExit):
+        main(["resume", str(finished_run), *words])
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_loss_that_does_not_fit_the_table_gets_one_line_and_no_folder(tmp_path, capsys):
+    table = tmp_path / "my.csv"
+    table.write_text("x,y\n" + "".join(f"{i / 7},{i / 3}\n" for i in range(60)))
+    words = ["fit", str(table), "--target", "y", "--set", "loss=logistic", "-o", str(tmp_path / "zz")]
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "loss=logistic does not support dataset.task=regression" in captured.err.splitlines()[-1]
+    assert not (tmp_path / "zz").exists()
+
+
+def test_a_neuron_without_intervals_gets_one_line(tmp_path, capsys):
+    neuron = pl.neurons.FunctionNeuron(lambda theta, x: theta["c"] @ x, lambda n_x: {"c": n_x}, name="linear")
+    pl.neurons.register("linear", neuron)
+    try:
+        words = ["dataset=sine", "dataset.neuron=linear", "N=5", "steps=1", f"hydra.run.dir={tmp_path / 'run'}"]
+        assert main(["train", *words]) == 2
+    finally:
+        pl.neurons.unregister("linear")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "dataset.initial has no interval for `c`; try +dataset.initial.c=[-1,1]" in captured.err
 
 
 def test_a_folder_that_is_none(tmp_path, capsys):
