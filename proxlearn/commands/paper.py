@@ -125,7 +125,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
         if not paths:
             notice(
                 f"{archive.root} has no runs of {name}; the stored runs are in outputs/paper of the repository, and"
-                f" `proxlearn paper runs {name}` trains new ones"
+                f" `proxlearn paper runs {name}` trains new ones (minutes per run; --quick: shorter runs)"
             )
             code = code or 1
         for path in paths:

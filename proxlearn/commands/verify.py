@@ -26,7 +26,7 @@ on two cores; needs the data file of banana). Its page, FOLDER/experiment.md, be
 """
 EXAMPLES = """\
   proxlearn verify                        all tests, into outputs/verify
-  proxlearn verify --quick                a part of the tests in less than a minute, into outputs/verify-quick
+  proxlearn verify --quick                a part of the tests, one to a few minutes, into outputs/verify-quick
   proxlearn verify --page                 only write the page from the stored results
   proxlearn verify --experiment weights   the experiment with the weights
 """

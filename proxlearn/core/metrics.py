@@ -77,6 +77,10 @@ def fit_link_slope(
     return math.exp((low + high) / 2)
 
 
+ROUNDING = 2.0**-50
+"""Size of a calibration error below which it is only rounding."""
+
+
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
     """Return the expected calibration error: the mean gap between accuracy and the probability of the predicted class.
 
@@ -88,7 +92,9 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
     # an IndexError.
     bins = (confidence * CALIBRATION_BINS).long().clamp(0, CALIBRATION_BINS - 1)
     gaps = torch.zeros(CALIBRATION_BINS, dtype=confidence.dtype, device=confidence.device)
-    return gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
+    error = gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
+    # The gap of a constant prediction of the class frequencies is zero up to rounding.
+    return torch.where(error < ROUNDING, torch.zeros_like(error), error)
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:

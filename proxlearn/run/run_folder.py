@@ -98,7 +98,8 @@ FILE_CONTENTS = {
     "metrics-marks.json": "for a run of version 0.1.0: positions in the old metrics.csv and in the converted one",
     "accuracy.csv": "scores of the newest cloud, machine-readable",
     "accuracy.md": "scores of the newest cloud, as a readable table",
-    "confusion.csv": "confusion matrices, for classification",
+    "confusion.csv": "confusion matrices, for classification; the classes have the numbers 0, 1, ... in the order in "
+    "which model.json lists them",
     "model.json": "neuron, scaling, columns and classes; with a checkpoint, all that a prediction needs",
     "points.csv": "data with one or two features: the points in the plots",
     "train.log": "sessions, warnings and errors",

@@ -123,11 +123,12 @@ def answer(tested: Rows, limits: Results) -> str | None:
     gibbs = [p for p, one in found.items() if one.verdict("gibbs") == "worse"]
     seeds = len(found[1].values["proximal"])
     ratios = enumeration([f"{one.ratio('kde_best')[0]:.2f}" for one in found.values()])
-    advice = "no dimension."
+    alternative = "The weights are a better alternative in no dimension."
     if better:
         kappas, multiples = ([f"{getattr(found[p], name):.2g}" for p in better] for name in ("kappa", "multiple"))
-        advice = (
-            f"{_dimensions(better)} (orientation=consistent, kappa = {_listed(kappas)}, epsilon = "
+        alternative = (
+            f"The weights are an alternative only in {_dimensions(better)} "
+            f"(orientation=consistent, kappa = {_listed(kappas)}, epsilon = "
             f"{_listed(multiples)} times Silverman's variance)."
         )
     sentences = (
@@ -140,8 +141,7 @@ def answer(tested: Rows, limits: Results) -> str | None:
         "Away from equilibrium, the energy also acts at large kappa unless h w / epsilon is small, and the weights are "
         f"not the density: their total variation is {wells[0]:.3f} in the double well (kappa = 1, t = 1/4, N -> "
         "infinity), contrary to Theorem 1.",
-        "Use weights=uniform to minimise a risk, and Γ1 with its own variance to estimate the density. The weights are "
-        f"an alternative only in {advice}",
+        f"Use weights=uniform to minimise a risk, and Γ1 with its own variance to estimate the density. {alternative}",
     )
     return f"{LEAD}\n{textwrap.fill(' '.join(sentences), 119, break_long_words=False, break_on_hyphens=False)}"
 

@@ -235,3 +235,11 @@ def test_the_free_energy_has_the_temperature_of_the_noise() -> None:
     assert free_energy(0.5, 3.0, beta=2.0, noise_scale=1.0) == pytest.approx(-1.0)
     assert free_energy(0.5, 3.0, beta=0.5, noise_scale=0.01) == pytest.approx(0.5 - 3 / 5000)
     assert free_energy(0.5, 3.0, beta=2.0, noise_scale=0.0) == 0.5
+
+
+def test_the_class_frequencies_have_a_calibration_error_of_exactly_zero() -> None:
+    labels = torch.arange(30) % 3
+    frequencies = torch.bincount(labels).double()[:, None].expand(3, 30) / 30
+    assert calibration_error(frequencies, torch.arange(30) % 3).item() == 0
+    assert calibration_error(frequencies * 0 + 0.1 + 0.7 * (torch.arange(3) == 0)[:, None], labels).item() > 0.1
+    assert math.isnan(calibration_error(frequencies * math.nan, labels).item())

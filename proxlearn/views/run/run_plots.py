@@ -120,7 +120,8 @@ def draw_confusion(run: RunData) -> list[Path]:
     ):
         _draw_matrix(axes, cells.pivot(index="actual", columns="predicted", values="count"), classes)
         axes.set_title(f"test part, {estimate}")
-    fig.suptitle(f"{run.title}\n{run.results_note}".rstrip(), fontsize=9)
+    about = "shade: share of the rows of the actual class"
+    fig.suptitle("\n".join(filter(None, (run.title, about, run.results_note))), fontsize=9)
     return save(fig, run.path, "confusion")
 
 
