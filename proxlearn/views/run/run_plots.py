@@ -34,8 +34,8 @@ from proxlearn.views.style import (
     ticks_beyond_curves,
 )
 
-SMALLEST_SHARE = 1e-45
-"""The value at which a kernel share of exactly zero is drawn on a logarithmic axis."""
+SMALLEST_SHARE = 1e-20
+"""The value at which smaller kernel shares are drawn on a logarithmic axis; they change no weight."""
 
 
 def draw_risk(run: RunData) -> list[Path]:

@@ -23,6 +23,9 @@ ESTIMATE_NOTE = """\
 density values at points drawn from that density, the plain mean already estimates the integral, and the weighted mean
 estimates the integral against rho^2.
 """
+RISK_PAPER_NOTE = """\
+`risk_paper`: the quantity in the paper's curves, a norm divided by the number of rows; not comparable with `risk`.
+"""
 ROW_NOTES = {
     "unweighted_saturated": """\
 `unweighted_saturated`: a point counts as correct only if logistic(f) is within 1e-3 of its label, as in the paper's
@@ -58,7 +61,8 @@ def write_accuracy(run: RunData) -> list[Path]:
 def table_notes(accuracy: pd.DataFrame) -> list[str]:
     """Return the notes that explain the rows of accuracy.csv."""
     rows = set(accuracy["estimate"])
-    return [ESTIMATE_NOTE, *(note for row, note in ROW_NOTES.items() if row in rows)]
+    columns = [RISK_PAPER_NOTE] if "risk_paper" in accuracy else []
+    return [ESTIMATE_NOTE, *columns, *(note for row, note in ROW_NOTES.items() if row in rows)]
 
 
 def remarks(run: RunData) -> list[str]:

@@ -314,3 +314,14 @@ def test_the_summary_of_a_selected_run_has_the_total_duration_and_no_remark_on_k
     (tmp_path / "selection.json").write_text(json.dumps({"format": 1, "chosen": chosen, "seconds": 65.04}))
     total = 65.04 + data.status["seconds"]
     assert f"after {total:.1f} s, of which the selection took 65.0 s" in summary(tmp_path)
+
+
+def test_tiny_kernel_shares_do_not_stretch_the_axis(finished, tmp_path: Path) -> None:
+    metrics = finished.metrics.copy()
+    metrics["kernel_offdiag"] = np.geomspace(0.5, 1e-300, len(metrics))
+    drawn = []
+    save = run_plots.save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_plots, "save", lambda fig, *_: drawn.append(fig) or save(fig, tmp_path, "health"))
+        run_plots.draw_health(replace(finished, metrics=metrics))
+    assert drawn[0].axes[1].get_ylim()[0] >= 1e-22
