@@ -132,7 +132,7 @@ def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
         log_even = np.geomspace(1, total, rows - rows // 2) - 1
         numbers = numbers.iloc[np.unique(np.concatenate((even, log_even)).round().astype(int))]
     if "kernel_offdiag" in numbers:
-        # A share of zero would not be visible on a logarithmic axis, and smaller shares change no weight.
+        # A share of zero would not be visible on a logarithmic axis, and tiny shares would stretch it.
         numbers = numbers.assign(kernel_offdiag=numbers["kernel_offdiag"].clip(lower=SMALLEST_SHARE))
     names = [name for name in numbers.columns if METRIC_COLUMN.fullmatch(str(name)) or name in HEALTH_COLUMNS]
     return {

@@ -35,7 +35,7 @@ from proxlearn.views.style import (
 )
 
 SMALLEST_SHARE = 1e-20
-"""The value at which smaller kernel shares are drawn on a logarithmic axis; they change no weight."""
+"""The value at which smaller kernel shares are drawn on a logarithmic axis, which they would stretch."""
 
 
 def draw_risk(run: RunData) -> list[Path]:
