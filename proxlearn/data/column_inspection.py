@@ -19,7 +19,7 @@ from proxlearn.data.table_problems import TableProblem
 MAX_CATEGORIES = 50
 """Maximum number of categories of a column that is encoded as 0/1 columns."""
 MAX_MARKERS = 5
-"""Maximum number of distinct texts that a message suggests reading as missing values in a column of numbers."""
+"""Maximum number of distinct texts in a column of numbers that a message proposes to treat as missing values."""
 MAX_GUESSED_TEXTS = 20
 """Maximum number of distinct values for which a target that mixes numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
@@ -90,7 +90,10 @@ def _mask_numbers(numbers: np.ndarray, missing_values: Sequence[str]) -> np.ndar
 
 
 def parse_number(text: str | bool, form: TableFormat) -> float | None:
-    """Return the number that a cell denotes in the format of its table, or None if it does not denote a number."""
+    """Return the number that a cell denotes in the format of its table, or None if it does not denote a number.
+
+    Truth values denote the numbers 1 and 0.
+    """
     if isinstance(text, bool) or text.lower() in ("true", "false"):
         return float(str(text).lower() == "true")
     text = text if form.decimal is None else without_unit(text)
@@ -113,7 +116,11 @@ def without_unit(text: str) -> str:
 
 
 def infer_decimal(columns: Iterable[Column], form: TableFormat, *, is_text_file: bool) -> Decimal:
-    """Return the decimal sign that fits most of the columns for which only one of the two signs is possible."""
+    """Return the decimal sign that fits most of the columns for which only one of the two signs is possible.
+
+    Numbers with a fractional part in a text file have been parsed with a decimal point, so their columns count for the
+    point. If both signs fit equally many columns, the result is the comma.
+    """
     fits = [_fitting_decimals(column, form) for column in columns if column.kind == "text"]
     with np.errstate(invalid="ignore"):
         fractions = [np.any(c.values % 1 > 0) for c in columns if c.kind == "number"] if is_text_file else []
@@ -124,7 +131,10 @@ def infer_decimal(columns: Iterable[Column], form: TableFormat, *, is_text_file:
 
 
 def _fitting_decimals(column: Column, form: TableFormat) -> set[Decimal]:
-    """Return the decimal signs with which most of the texts in a column are numbers."""
+    """Return the decimal signs with which most of the texts in a column are numbers.
+
+    The set is empty if ``form`` states the decimal sign, or if most of the texts are not numbers with either sign.
+    """
     values = {value for value in column.values if value is not None}
     texts = [text for text in values if parse_number(text, form) is None]
     if form.decimal is not None or not texts:
@@ -252,7 +262,7 @@ def _text_problem(
 
 
 def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:
-    """Return the problem that prevents a column of numbers from being scaled, or None if there is none."""
+    """Return the problem that prevents a column of numbers from being scaled, or None if it can be scaled."""
     infinite = np.isinf(values)
     if infinite.any():
         where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
@@ -278,9 +288,10 @@ def is_constant(values: np.ndarray) -> bool:
 
 
 def identifies_rows(values: np.ndarray) -> bool:
-    """Return whether a column has a different whole number in every row, from a range of at most twice as many numbers.
+    """Return whether a column has a different whole number in every row, like row numbers or IDs in any order.
 
-    Row numbers and IDs are such columns, in any order; a measurement rarely is.
+    In addition, the range of the numbers must contain at most two whole numbers per row, which is rarely true of
+    measurements. With fewer than NUMBERED_ROWS rows, the result is False.
     """
     if len(values) < NUMBERED_ROWS or not np.isfinite(values).all() or (values != np.floor(values)).any():
         return False

@@ -108,7 +108,7 @@ def no_header_problem(first: list[str]) -> TableProblem:
 
 
 def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[list[str]]], form: TableFormat) -> None:
-    """Raise TableProblems if the first record is a title, that is, one field above records with several fields."""
+    """Raise TableProblems if the first record looks like a title: a single field above records with several fields."""
     for delimiter, of_delimiter in records.items():
         counts = [len(record) for record in of_delimiter]
         widest = max(counts, default=0)
@@ -118,20 +118,23 @@ def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[lis
 
 
 def preamble_problem(start: str, lines: int) -> TableProblem:
-    """Return the problem of a table with ``lines`` lines before its header line, the first of which is ``start``."""
+    """Return the problem of a table with ``lines`` lines above its header; the first line begins with ``start``."""
     problem = f"the first line, `{start[:40]}`, is not the header line, which is line {lines + 1}"
     return TableProblem(problem, {"skip_lines": lines})
 
 
 def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> int:
-    """Count the lines before the first record with ``fields`` fields, and move the file position back to the start."""
+    """Count the lines before the first record with ``fields`` fields, and move the file position back to the start.
+
+    ``skipped`` is the number of lines after which the search starts; it is returned if there is no such record.
+    """
     lines = next((lines for lines, record in first_lines(file, delimiter, skipped) if len(record) == fields), skipped)
     file.seek(0)
     return lines
 
 
 def first_lines(file: TextIO, delimiter: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of lines before each of the first records, and the record; the position starts at 0."""
+    """Yield, for each of the first records after ``skipped`` lines, the number of lines before it, and its cells."""
     file.seek(0)
     for _ in range(skipped):
         file.readline()
@@ -168,8 +171,8 @@ def read_frames(
 ) -> Iterator[Any]:
     """Yield the table as pandas data frames of at most ``rows`` rows, or as one data frame if ``rows`` is None.
 
-    The index counts the rows of the whole table from 0. The columns in ``texts`` keep each cell as written; in the
-    other columns, missing cells are NaN.
+    The index counts the rows of the whole table from 0. The columns in ``texts`` contain the cells as
+    written, except for leading blanks; in the other columns, missing cells are NaN.
     """
     import pandas as pd
 
@@ -204,7 +207,10 @@ def read_frames(
 
 
 def read_column_texts(path: Path, file: TextIO, header: Header, name: str, form: TableFormat) -> np.ndarray:
-    """Return the cells of a column as strings, exactly as written in a table that ``read_frames`` accepts."""
+    """Return the cells of a column as strings, as written except for leading blanks.
+
+    ``read_frames`` must have read the table without an error before.
+    """
     frame = _read_csv(
         path,
         file,
@@ -221,7 +227,7 @@ def read_column_texts(path: Path, file: TextIO, header: Header, name: str, form:
 
 
 def _read_csv(path: Path | str, file: TextIO, delimiter: str, form: TableFormat, **options: Any) -> Any:
-    """Call ``pandas.read_csv`` with ``options`` and with the options that all tables share."""
+    """Call ``pandas.read_csv`` with ``options`` and with the options that are the same for all calls."""
     import pandas as pd
 
     with _pandas_errors_as_input_error(path, file, delimiter, form):
@@ -265,7 +271,10 @@ def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str
 
 
 def _bad_lines_error(path: Path | str, file: TextIO, delimiter: str, form: TableFormat, reason: str) -> InputError:
-    """Return the error that lists the numbers of the lines with more fields than the header line."""
+    """Return the error that lists the numbers of the lines with more fields than the header line.
+
+    If no such line is found, the error states ``reason``, which is the message of pandas.
+    """
     file.seek(0)
     for _ in range(form.skip_lines):
         file.readline()

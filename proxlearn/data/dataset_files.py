@@ -263,7 +263,10 @@ class Wheel:
 
 
 def _last_line(stderr: str) -> str:
-    """Return the last line of pip's output that reports an error, or the last line if none does."""
+    """Return the last line of pip's output that reports an error.
+
+    If no line does, return the last line, or an empty string if the output is empty.
+    """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1].removeprefix("ERROR: ") if errors else ""
@@ -289,7 +292,10 @@ def keel_file(name: str, sha256: str) -> DataFile:
 
 
 def parse_keel(content: bytes, labels: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features and class indices of a KEEL file, whose rows contain comma-separated numbers and a label."""
+    """Return the features and class indices of a KEEL file, whose rows contain comma-separated numbers and a label.
+
+    The class index of a row is the position of its label in ``labels``.
+    """
     rows = [line.split(",") for line in content.decode("ascii").splitlines()]
     X = np.array([row[:-1] for row in rows], dtype=np.float64)
     target = np.array([labels.index(row[-1].strip()) for row in rows], dtype=np.int64)

@@ -47,7 +47,10 @@ class FeatureEncoder:
         missing: str | None,
         ignored: tuple[str, ...] = (),
     ) -> FeatureEncoder:
-        """Return the encoding fitted to the training rows; columns of numbers and columns of text are given by name."""
+        """Return the encoding fitted to the training rows.
+
+        ``numbers`` and ``texts`` contain the columns by name; ``missing`` and ``ignored`` become attributes.
+        """
         # Imported here, because importing scikit-learn takes a second and `proxlearn data` does not need it.
         from sklearn.impute import MissingIndicator, SimpleImputer
         from sklearn.preprocessing import OneHotEncoder
@@ -70,7 +73,11 @@ class FeatureEncoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features: the numbers, the indicators, and the categories that have a feature."""
+        """The names of the features.
+
+        The features are the numeric columns, the missing-value indicators, and the one-hot encoded categories. For a
+        column with two categories, only the second one is a feature.
+        """
         one_hot = (
             f"{name}={category or 'missing'}"
             for name, categories in self.categories.items()
@@ -80,7 +87,7 @@ class FeatureEncoder:
 
     @property
     def is_identity(self) -> bool:
-        """Whether the features are the unchanged columns of numbers, so that nothing needs to be stored."""
+        """Whether there are no categories, ignored columns or missing-value treatment that need to be stored."""
         return not (self.categories or self.missing or self.ignored)
 
     def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -117,7 +124,7 @@ class FeatureEncoder:
         return {name: mask for name, mask in masks.items() if mask.any()}
 
     def description(self) -> dict[str, Any]:
-        """Return the encoding as a dictionary of plain values, which model.json stores."""
+        """Return the encoding as a dictionary of JSON values, which is stored in model.json."""
         return {
             "numbers": list(self.numbers),
             "categories": {name: list(categories) for name, categories in self.categories.items()},
@@ -129,7 +136,10 @@ class FeatureEncoder:
 
     @classmethod
     def from_description(cls, values: Any) -> FeatureEncoder:
-        """Return the encoding that model.json stores; raise TypeError, KeyError or ValueError if it is not valid."""
+        """Return the encoding that ``values``, a dictionary returned by ``description``, contains.
+
+        Raise TypeError, KeyError or ValueError if the dictionary is not valid.
+        """
         texts = {key: tuple(values[key]) for key in ("numbers", "indicators", "ignored")}
         categories = {str(name): tuple(known) for name, known in values["categories"].items()}
         medians = tuple(float(median) for median in values["medians"])
@@ -138,7 +148,7 @@ class FeatureEncoder:
                 raise TypeError("a name or a category is not a string")
         encoder = cls(texts["numbers"], categories, values["missing"], medians, texts["indicators"], texts["ignored"])
         if encoder.missing not in MISSING_OPTIONS or not all(categories.values()) or not np.isfinite(medians).all():
-            raise ValueError("missing, a list of categories or a median has a value that is not allowed")
+            raise ValueError("the value of `missing`, a list of categories or a median is not valid")
         is_imputed = encoder.missing in ("median", "indicator")
         if len(medians) != (len(encoder.numbers) if is_imputed else 0) or not set(encoder.indicators) <= set(
             encoder.numbers
@@ -148,7 +158,7 @@ class FeatureEncoder:
 
 
 def _encoded(categories: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the categories that have a feature: for two categories, only the second one."""
+    """Return the categories that are encoded as features: all of them, or only the second one if there are two."""
     return categories[1:] if len(categories) == 2 else categories
 
 

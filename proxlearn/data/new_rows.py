@@ -49,10 +49,11 @@ class RowEncoder:
         return (*self.encoder.numbers, *self.encoder.categories)
 
     def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the features of the rows that can be predicted, their mask, and how many have an unseen category.
+        """Convert the rows of a data frame to features; raise InputError if a cell cannot be used.
 
-        ``first`` is the index in the whole table of the first row of ``frame``. Raise InputError if a cell cannot be
-        used. If the model was trained with missing=drop, rows with a missing value are not predicted.
+        Return the features of the rows that can be predicted, a mask of these rows, and the number of rows with a
+        category that does not occur in the training rows. If the model was trained with missing=drop, rows with a
+        missing value are not predicted. ``first`` is the index of the first row of ``frame`` in the whole table.
         """
         columns = {name: parse_column(frame[name], self.form, self.missing_values) for name in self.inputs}
         complete = np.ones(len(frame), dtype=bool)
@@ -103,7 +104,10 @@ UNKNOWN = "all categories that do not occur there are encoded as 0 in every feat
 
 
 def _category_texts(series: Any, column: Column) -> np.ndarray:
-    """Return the cells of a column of categories as strings without surrounding blanks."""
+    """Return the cells of a column of categories as strings without surrounding blanks.
+
+    Missing cells become ``MISSING_CATEGORY``.
+    """
     missing = column.missing
     cells = (MISSING_CATEGORY if gap else str(cell).strip() for cell, gap in zip(series, missing, strict=True))
     return np.array(list(cells), dtype=object)
@@ -145,7 +149,7 @@ class Chunk:
     kept: dict[str, list[str]] = field(default_factory=dict)
     """Cells of each column that is copied to the output, as written, by column name."""
     complete: np.ndarray | None = None
-    """Mask of the rows of the chunk that are in ``X``; None if all of them are."""
+    """Mask of the rows of the chunk that are in ``X``; None if ``X`` contains all rows of the chunk."""
     further_targets: dict[str, list[str]] = field(default_factory=dict)
     """Cells of the other target columns, by column name, if there are several target columns."""
     unseen: int = 0
@@ -187,18 +191,19 @@ class RowReader:
 
     @property
     def bytes_read(self) -> int:
-        """The number of bytes read so far, or the size of the table if it is decompressed or loaded as a whole."""
+        """The number of bytes read so far, or the size of the table if it is compressed or was loaded as a whole."""
         text = getattr(self._table, "buffer", None)
         return self._file.tell() if text is self._file else self.size
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
-        """Yield the rows of the table in order, in chunks; only one chunk is in memory at a time."""
+        """Yield the rows of the table in order, in chunks; only one chunk of a text table is in memory at a time."""
         try:
             yield from self._chunks(columns)
         except TableProblems as error:
             # The settings in the remedy are those of a training table.
             bad_lines = "delete the surplus fields of these lines, or delete the lines"
-            remedy = bad_lines if "bad_lines" in error.settings else "begin the table with the line of column names"
+            names = "write the column names in the first line of the table"
+            remedy = bad_lines if "bad_lines" in error.settings else names
             raise InputError(error.problem, remedy) from error
 
     def _chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
@@ -244,7 +249,11 @@ def _cell_text(cell: Any) -> str:
 
 
 def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> None:
-    """Raise InputError if a table lacks a required column, or has a column that is neither used, kept nor ignored."""
+    """Raise InputError if a table lacks a required column, or has an unknown column although ``ignore_extra`` is False.
+
+    Known columns are the features, the targets, the columns that are copied to the output, and the columns of the
+    training table that the model ignores. ``header`` contains the column names; ``name`` denotes the table in messages.
+    """
     expected = {*columns.features, *columns.keep, *columns.targets, *columns.rows.encoder.ignored}
     extra = [column for column in header if column not in expected]
     missing = [column for column in columns.features if column not in header]
@@ -270,7 +279,7 @@ def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> No
 def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     """Raise InputError if a cell of X is missing, infinite or too large.
 
-    ``first`` is the index of the first row of X in the whole table, which is needed for the row number in the message.
+    ``first`` is the index of the first row of X in the whole table; it determines the row number in the message.
     """
     finite = np.isfinite(X)
     if finite.all():
@@ -300,7 +309,7 @@ def _open_seekable(path: Path) -> BinaryIO:
 
 
 def _copy_to_disk(file: BinaryIO) -> BinaryIO:
-    """Copy a stream to a temporary file, because the header is read twice and memory use must stay bounded."""
+    """Copy a stream to a temporary file, in which the header can be read twice without loading the whole table."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         try:

@@ -1,4 +1,4 @@
-"""Split a table into a training part and a test part, and scale both; the scalers are kept for prediction."""
+"""Split a table into a training part and a test part, and scale both; predictions use the same scalers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxlearn.data.table_problems import TableProblem, TableProblems
 from proxlearn.errors import InputError
 
 MAX_SPLIT_SEEDS = 1000
-"""Number of split seeds that are tried until every class has a row in the training part."""
+"""Maximum number of split seeds that are tried to find one with which every class has a row in the training part."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,10 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
 def hold_out_rows(
     table: Table, train_rows: np.ndarray, fraction: float, split_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split the training part into rows for training and held-out rows, stratified by class; return the row numbers."""
+    """Split the training part into rows for training and held-out rows, and return the row numbers of both.
+
+    ``fraction`` is the share of held-out rows. If the table has classes, the split is stratified by class.
+    """
     order = np.random.default_rng([split_seed, 1]).permutation(len(train_rows))
     if table.classes:
         order = order[np.argsort(table.target[train_rows[order]], kind="stable")]
@@ -80,7 +83,8 @@ def prepare(
 ) -> PreparedData:
     """Split a table, and scale the features and a real target with statistics of the training part.
 
-    With ``scaling=paper``, the features of the test part are scaled with the statistics of the test part.
+    With ``scaling=paper``, the features of the test part are scaled with the statistics of the test part. If
+    ``validation_fraction`` is given, this share of the training part is held out for validation.
     """
     train_rows, test_rows, held_rows = _parts(table, config, split_seed, validation_fraction)
     if _absent_classes(table, train_rows):
@@ -140,7 +144,10 @@ def fit_encoder(table: Table, rows: np.ndarray) -> FeatureEncoder:
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
-    """Raise InputError if a column cannot be scaled, or if its scaled values overflow in all given precisions."""
+    """Raise InputError if a column cannot be scaled, or if a number is too large before or after scaling.
+
+    A scaled number is too large if its square overflows in all of the precisions ``dtypes``; None is ignored.
+    """
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = [f"column `{name}`" for name in table.target_columns] or ["the target"]
@@ -184,7 +191,10 @@ def _absent_classes(table: Table, train_rows: np.ndarray) -> list[str]:
 def _absent_classes_error(
     table: Table, train_rows: np.ndarray, config: DatasetConfig, split_seed: int, validation_fraction: float | None
 ) -> InputError:
-    """Return the error for classes without a row in the training part, with a split_seed that solves it, if any."""
+    """Return the error for classes without a row in the training part.
+
+    The remedy is a split_seed with which every class has such a row, if one is found.
+    """
     absent = _absent_classes(table, train_rows)
     listed = ", ".join(f"`{name}`" for name in absent)
     problem = f"class {listed} has no row" if len(absent) == 1 else f"classes {listed} have no row"

@@ -27,7 +27,7 @@ LOADERS = {
     "sine": "proxlearn.data.sine",
     "csv": "proxlearn.data.user_table",
 }
-"""The modules that load proxlearn's own datasets, by name."""
+"""The modules that load the datasets of proxlearn, by the name of the dataset."""
 OPTIONAL_KEYS = ("path", "target", "task", "points", *SETTINGS)
 """Keys of the config group ``dataset`` that only some loaders read."""
 

@@ -109,7 +109,10 @@ OTHER_UNIT = "convert the column to another unit"
 
 
 def max_scaled_magnitude(*dtypes: str | None) -> float:
-    """Return the largest magnitude of a scaled number whose square is finite in the widest of the precisions."""
+    """Return the largest magnitude of a scaled number whose square is finite in the widest of the precisions.
+
+    An entry of ``dtypes`` that is None is ignored.
+    """
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
 
@@ -128,7 +131,10 @@ def check_scaled(
     row_name: Callable[[int], str],
     remedy: str,
 ) -> None:
-    """Raise InputError if a number in ``X`` is too large, or if the magnitude of its scaled value exceeds ``limit``."""
+    """Raise InputError if a number in ``X`` is too large, or if the magnitude of its scaled value exceeds ``limit``.
+
+    ``row_name`` returns the name of the row with a given index; ``remedy`` is used if a scaled value is too large.
+    """
     for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " after scaling")):
         bad = np.argwhere(~(np.abs(numbers) <= largest))
         if len(bad):

@@ -64,4 +64,4 @@ class DatasetInfo:
     file: DataFile | None = None
     """File of the dataset; None if the data are computed or are part of an installed package."""
     reads: tuple[str, ...] = ()
-    """Keys in ``registry.OPTIONAL_KEYS`` that the loader reads; it is an error to set another of these keys."""
+    """Keys in ``registry.OPTIONAL_KEYS`` that the loader reads; setting any other key of that tuple is an error."""

@@ -1,9 +1,9 @@
 """Open a user's table in any of the supported formats: text, compressed text, NumPy, Parquet or Excel.
 
-The format is recognised by the content of the file, except for NumPy files, which are recognised by the suffix .npz.
+A file with the suffix .npz is read as a NumPy file. Every other format is recognised from the content of the file.
 
-The header of an array in an .npz file can declare any shape, so an array is read only if the file contains all of its
-bytes and this machine has enough memory.
+The header of an array in an .npz file can declare any shape. Therefore, an array is read only if the file contains as
+many bytes as the shape requires and this machine has enough memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ READ_ERRORS = (
 def read_npz_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
     """Return the features, the target values, the feature names and the target name of an .npz file.
 
-    The feature names are the strings in the array ``columns``, or x0, x1, ... if the file does not contain this array.
+    The target values are in the array ``target``, or in the array ``y`` if ``target`` is None. The feature names are in
+    the array ``columns``; if the file does not contain this array, they are x0, x1, ...
     """
     target = target or "y"
     try:
@@ -99,7 +100,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
         # The conversion to float64 makes a second copy.
         if 2 * size > physical_memory():
-            raise ValueError(f"array `{name}` has {size} bytes, and this machine does not have twice as much memory")
+            raise ValueError(f"array `{name}` needs {2 * size} bytes of memory, which is more than this machine has")
         content = file.read(size)
         # Reading beyond the last byte makes zipfile compare the checksum.
         if len(content) != size or file.read(1):
@@ -113,7 +114,7 @@ COMPRESSED: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""Functions that decompress a file, by the bytes with which the compressed file begins."""
+"""Functions that open a compressed file for reading, by the bytes with which the file begins."""
 ZIP, PARQUET, OLD_EXCEL = b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """Errors that the decompressors raise for a damaged, encrypted or unsupported file."""
@@ -128,7 +129,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Encodings by their byte order marks; UTF-16 comes last, because the mark of UTF-32 begins with that of UTF-16."""
+"""Encodings by byte order mark; UTF-32 comes before UTF-16, whose mark is also the beginning of the mark of UTF-32."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """Characters that occur in binary files, but not in text tables."""
 
@@ -136,7 +137,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 def open_table(file: BinaryIO, name: Path | str, form: TableFormat | None = None) -> Any:
     """Open the table in a seekable file; return a text stream or, for Parquet and Excel, a pandas data frame.
 
-    ``form`` states the position of the header line of an Excel file; for text, the caller finds the header line.
+    ``name`` denotes the file in messages. ``form`` states the position of the header line of an Excel file; in a text
+    stream, the caller finds the header line.
     """
     start = file.read(8)
     file.seek(0)
@@ -153,12 +155,15 @@ def open_table(file: BinaryIO, name: Path | str, form: TableFormat | None = None
 
 
 def open_text(file: BinaryIO, name: Path | str = "the table") -> TextIO:
-    """Return a text stream that decodes a file from Unicode or cp1252 and leaves line ends unchanged."""
+    """Return a text stream that decodes UTF-8, UTF-16, UTF-32 or cp1252, and leaves line ends unchanged."""
     return io.TextIOWrapper(file, encoding=_detect_encoding(file, name), newline="")
 
 
 def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
-    """Return the encoding of a file; print a notice if it is not Unicode, and move the file position to the start."""
+    """Return the encoding of a text file, and move the file position to the start.
+
+    Print a notice if the encoding is cp1252; raise InputError if it is none of the supported encodings.
+    """
     start = file.read(1024)
     file.seek(0)
     for mark, encoding in MARKS.items():
@@ -180,7 +185,7 @@ def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
 
 
 def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
-    """Return the first byte that cannot be decoded, or None if there is none; move the file position to the start.
+    """Return the first byte that cannot be decoded, or None if all can be; move the file position to the start.
 
     For an encoding other than UTF-8, a control character means that the file is not a text file, and 0 is returned.
     """
@@ -217,7 +222,10 @@ def _open_zip(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
 
 
 def _open_temporary(file: BinaryIO, name: Path | str, form: TableFormat | None) -> Any:
-    """Open the table in a temporary file, which is closed with the text stream or, for a data frame, immediately."""
+    """Open the table in a temporary file, as ``open_table`` does.
+
+    If the result is a text stream, closing the stream closes the file. Otherwise, the file is closed immediately.
+    """
     with contextlib.ExitStack() as unused:
         unused.callback(file.close)
         opened = open_table(file, name, form)
@@ -227,7 +235,7 @@ def _open_temporary(file: BinaryIO, name: Path | str, form: TableFormat | None) 
 
 
 def _decompress(stream: Any, name: Path | str) -> BinaryIO:
-    """Copy the decompressed content to a temporary file, because the header is read more than once."""
+    """Copy the content of a decompressing stream to a temporary file, in which the header can be read repeatedly."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         size = 0

@@ -56,7 +56,7 @@ class TableProblems(InputError):
 
     @property
     def _first(self) -> str:
-        """The remedy of the error that no setting solves; it precedes the remedy of the other problems."""
+        """The remedy of ``unsolved``, which precedes the settings in the message; empty if ``unsolved`` is None."""
         return "" if self.unsolved is None else f"{self.unsolved.remedy}, then "
 
     def overrides(self) -> list[str]:
@@ -64,7 +64,10 @@ class TableProblems(InputError):
         return [_override(key, value) for key, value in self.settings.items()]
 
     def for_command(self, command: str) -> InputError:
-        """Return the same error with a complete command as its remedy: the user's command with the settings added."""
+        """Return the same error with a complete command as its remedy: the user's command with the settings added.
+
+        For commands other than `fit` and `train`, return the error unchanged.
+        """
         words = shlex.split(command)
         if words[1:2] == ["fit"]:
             remedy = shlex.join(_with_fit_options(words, self.settings))
@@ -78,9 +81,9 @@ class TableProblems(InputError):
 
 
 def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with those of ``more`` added.
+    """Return the settings updated with those of ``more``.
 
-    Lists are joined. An existing treatment of missing values is kept, unless it is drop.
+    Lists are joined without duplicates. A value of ``missing`` other than drop is not replaced.
     """
     merged = dict(settings)
     for key, value in more.items():

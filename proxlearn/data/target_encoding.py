@@ -33,7 +33,8 @@ class TargetEncoding:
 def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEncoding:
     """Encode a target column as class indices or real numbers, and infer the task if ``task`` is None.
 
-    Classes are sorted; of two classes, the second is the positive one.
+    Classes are sorted; of two classes, the second is the positive one. Raise InputError if the values do not suit the
+    task.
     """
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
@@ -75,11 +76,11 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
 
 
 def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
-    """Return ``values``, or class names as written in the table if numbers would rename or merge classes.
+    """Return ``values``, or class names as strings if the conversion to numbers would change or merge some of them.
 
-    Names are returned if an integer has leading zeros, or if different numbers round to the same float. Otherwise,
-    different spellings of a number (1 and 1.0) denote the same class. ``texts`` returns the cells of the target column
-    as written; it is called only if these cells are needed.
+    Strings are returned if an integer is written with leading zeros, or if different numbers round to the same float;
+    the classes concerned are then named as written in the table. All other spellings of a number (1 and 1.0) denote the
+    same class. ``texts`` returns the cells of the target column as written; it is called only if they are needed.
     """
     if values.dtype.kind not in "iuf" or task == "regression":
         return values

@@ -1,8 +1,8 @@
 """The loader of a user's table in a file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-If the table cannot be used unchanged, one error lists all of its problems and the settings that solve them. Without
-such a setting, no row is left out, no missing value is replaced and no text is encoded. A column with the same value in
-every row carries no information and is left out with a notice.
+If the table cannot be used unchanged, one error lists all of its problems and the settings that solve them. Rows are
+left out, missing values are replaced and text is encoded only if such a setting requests it. A column with the same
+value in every row carries no information and is left out with a notice.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ MAX_SUGGESTED_COLUMNS = 4
 READING = ("decimal", "header", "skip_lines", "missing_values")
 """Settings that describe the format of the training table; new tables are read with the same settings."""
 MAX_ROUNDS = 12
-"""Maximum number of attempts to read a table; each attempt uses settings that solve the problems found before."""
+"""Maximum number of attempts to read a table; each attempt uses settings that solve the problems found earlier."""
 
 
 def load(config: DatasetConfig) -> Table:
-    """Load the table of a config; raise TableProblems with all problems that settings can solve.
+    """Load the table that a config describes; raise TableProblems if it has problems that settings can solve.
 
-    The table is read again with the settings that solve the problems found so far. In this way, problems that other
-    problems hide are also found, and the settings in the message are known to work.
+    To find all of its problems, including those that are hidden by others, the table is read again with the settings
+    that solve the problems found so far. This also checks that the settings in the message work.
     """
     if config.path is None:
         target = " and dataset.target=COLUMN" if config.target is None else ""
@@ -103,11 +103,12 @@ def load(config: DatasetConfig) -> Table:
 
 def _id_notice(name: str) -> str:
     flag = f"{override_list('dataset.drop', [name])}, or with `fit`: {shlex.join(['--drop', name])}"
-    return f"column `{name}` has a different whole number in every row, like an ID; if it is one, leave it out ({flag})"
+    problem = f"column `{name}` has a different whole number in every row, like an ID"
+    return f"{problem}; if it identifies the rows, drop it ({flag})"
 
 
 def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that solve a problem, with the values that they have after all settings are merged."""
+    """Return the settings in ``answer`` with their values in ``settings``, which solve all problems together."""
     return {key: settings.get(key, value) for key, value in answer.items()}
 
 
@@ -244,9 +245,10 @@ def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
 
 
 def _check_targets(path: Path, targets: list[str], names: list[str], lines: Iterable[tuple[int, list[str]]]) -> None:
-    """Raise an error if the table lacks a target; a line of ``lines`` that contains all targets is the header line.
+    """Raise an error if no target is given, or if a target is not in ``names``, the column names of the table.
 
-    ``lines`` yields the number of lines before each of the first records, and the cells of the record.
+    ``lines`` yields, for each of the first records, the number of lines before the record, and its cells. If a later
+    record contains all targets and no number, the error states that it is the header line.
     """
     if not targets:
         raise InputError("dataset=csv needs the name of the column to predict", _target_remedy(names))
@@ -273,7 +275,10 @@ def _carries_nothing(column: Column) -> bool:
 def _kept_rows(
     targets: Mapping[str, Column], features: Mapping[str, Column], config: DatasetConfig, notices: list[str]
 ) -> np.ndarray:
-    """Return a mask of the rows that are used: rows with a target and, for missing=drop, without missing values."""
+    """Return a mask of the rows that are used, and append notices on the other rows to ``notices``.
+
+    A row is used if it has a value in every target column and, with missing=drop, in every feature column.
+    """
     without_target = np.any([column.missing for column in targets.values()], axis=0)
     gaps = np.zeros_like(without_target)
     if config.missing == "drop":

@@ -1,4 +1,4 @@
-"""The loader of scikit-learn's Wisconsin Diagnostic Breast Cancer dataset (WDBC), which the paper also uses."""
+"""The loader of scikit-learn's Wisconsin Diagnostic Breast Cancer dataset (WDBC), used in the paper."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
 
 
 def _errors_in_units(model: Model, f: torch.Tensor, samples: Samples) -> dict[str, float]:
-    """Return the RMSE of each of several targets, in the units of this target."""
+    """Return the RMSE of each target column in the units of that column, with keys ``rmse_in_units_NAME``."""
     errors = (f - samples.y).square().mean(dim=-1).sqrt().numpy() / model.target_scaler.factor
     return {f"rmse_in_units_{name}": float(error) for name, error in zip(model.targets, errors, strict=True)}
 
@@ -89,7 +89,7 @@ def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:
-    """Return samples with targets for the computation of scores; they have no features, because scores need none."""
+    """Return samples with the given targets and without features, which the computation of scores does not need."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
         if target.ndim == 2:

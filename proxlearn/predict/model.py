@@ -1,4 +1,4 @@
-"""A trained model: a cloud with its neuron, its task and its scalings, loaded from a run folder alone."""
+"""A trained model: a cloud with its neuron, its task and its scalings; it is loaded from the files of a run folder."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from proxlearn.run.resume_point import read_identity, require_same_run, warn_for
 from proxlearn.run.run_folder import RunFolder
 
 BLOCK = 2**22
-"""Maximum number of outputs of individual particles in memory (32 MiB); memory use does not depend on the number of
-rows.
+"""Maximum number of outputs of individual particles that are in memory at once (32 MiB). This limit makes memory use
+independent of the number of rows.
 """
 
 
@@ -42,7 +42,7 @@ class Prediction:
     """Class probabilities, shape (n, C); for a real target, shape (n, 0)."""
     errors: np.ndarray
     """Standard errors over the particles (``core.tasks.standard_error``) of the probabilities, shape (n, C), or of
-    the values.
+    the predicted values, with the shape of ``predicted``.
     """
 
     @property
@@ -128,14 +128,14 @@ class Model:
             raise InputError(problem, "give a matrix with one column per feature of the run")
         if not np.isfinite(features).all():
             row = int((~np.isfinite(features)).any(axis=1).argmax())
-            raise InputError(f"X contains a number that is not finite in row {row}", "remove or replace such numbers")
+            raise InputError(f"row {row} of X contains a number that is not finite", "remove or replace such numbers")
         return features
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
         """Apply ``figures_of`` to the outputs of each block of rows; return a tensor of shape (figures, outputs, n).
 
-        The result is allocated before the blocks, because small results allocated between large blocks would fragment
-        the memory, so that memory use would grow with every block.
+        The whole result is allocated with the first block. If a small result were allocated after every large block,
+        the memory would be fragmented, and memory use would grow with every block.
         """
         collected, place = None, 0
         for outputs in self._outputs(X):
@@ -217,7 +217,10 @@ def find_model(path: Path) -> Model | None:
 
 
 def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """Load the newest valid checkpoint of a run; a checkpoint of another run is skipped with a notice."""
+    """Load the newest valid checkpoint of a run; return None if the run has no valid checkpoint.
+
+    A checkpoint of another run is skipped with a notice.
+    """
     identity = read_identity(folder)
     return newest_valid(folder.checkpoints, warn_foreign, lambda candidate: require_same_run(candidate.run, identity))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # pandas takes seconds to import, and `--help` needs only the
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the run folder, the table and the treatment of unknown columns."""
+    """Add the arguments for the run folder, the table, its number format and the treatment of unknown columns."""
     parser.add_argument(
         "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )
@@ -76,7 +76,10 @@ STDIN = STDOUT = "-"
 
 
 def check_prediction_output(output: str, data: str) -> None:
-    """Raise InputError if the output cannot be written or is the input table itself, directly or by redirection."""
+    """Raise InputError if the output cannot be written or is the input table itself, directly or by redirection.
+
+    ``output`` and ``data`` are the paths of the output and of the input table, or - for the standard streams.
+    """
     source = 0 if data == STDIN else Path(data).expanduser()
     if output != STDOUT:
         check_output(Path(output), [source])
@@ -89,9 +92,12 @@ def check_prediction_output(output: str, data: str) -> None:
 
 
 def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> tuple[int, int]:
-    """Write one line per row, chunk by chunk: the kept columns, the predictions, the probabilities and the spreads.
+    """Predict the targets of all rows, and write a CSV table with one line per row.
 
-    Return the number of lines, and the number of rows with a category that does not occur in the training rows.
+    The columns are those that are copied from the input table, the predictions, the probabilities of the classes, and
+    the standard errors (``Prediction.spread``). In the lines of rows that cannot be predicted, only the copied columns
+    have values. Return the number of lines without the header line, and the number of rows with a category that does
+    not occur in the training rows.
     """
     import numpy as np
     import pandas as pd
@@ -137,7 +143,10 @@ def _spread_out(values: Any, complete: Any) -> Any:
 
 @contextlib.contextmanager
 def open_prediction_table(output: str) -> Iterator[TextIO]:
-    """Open the output for writing; a regular file gets its final name when it is complete."""
+    """Yield a text stream to ``output``, which is a path, or - for standard output.
+
+    A regular file is written under a temporary name and gets its final name when it is complete.
+    """
     if output == STDOUT:
         with exact_output() as file:
             yield file
@@ -164,7 +173,7 @@ def exact_output() -> Iterator[TextIO]:
 
 
 class PrintableOutput(io.StringIO):
-    """A text stream to a terminal that escapes control characters in class labels and kept columns."""
+    """A text stream to a terminal that escapes control characters, which class labels and cells may contain."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(printable_lines(text))

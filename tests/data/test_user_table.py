@@ -241,7 +241,7 @@ def test_a_column_like_an_id_is_named_before_the_fit_and_before_other_problems(
     problem = pytest.raises(InputError, match="column `x` lacks a value") if gap else contextlib.nullcontext()
     with problem:
         load(path, task="binary")
-    notice = "column `key` has a different whole number in every row, like an ID; if it is one, leave it out"
+    notice = "column `key` has a different whole number in every row, like an ID; if it identifies the rows, drop it"
     assert (notice in capsys.readouterr().err) == named
 
 
