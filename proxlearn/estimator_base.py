@@ -22,7 +22,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.losses import Loss
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.part_checks import check_loss
+from proxlearn.core.part_checks import check_loss, check_probabilities
 from proxlearn.core.samples import Samples
 from proxlearn.data.scaling import Scaler, check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, text_columns_explained, value_errors
@@ -164,6 +164,8 @@ class ProxLearn(EstimatorParameters):
         """Return the risk; raise ValueError if the loss, the confinement or the solver is not valid for this risk."""
         with value_errors():
             check_loss(loss, samples.y)
+            if samples.labels is not None:
+                check_probabilities(loss, neuron.num_outputs)
             problem = Risk.from_samples(neuron, samples, loss, self._settings().confinement or 0.0)
             if self._checked("solver") == "literal":
                 literal.check_problem(problem)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from proxlearn.errors import InputError
 
 LEAST_PROBABILITY = 1e-6
 """Lower bound of every predicted probability: a finite cloud cannot show that a class is impossible, and a probability
 of 0 for the true class would make the log-loss infinite."""
 CALIBRATION_BINS = 15
 """Number of bins of equal width into which the probability of the predicted class is divided."""
+
+PROBABILITY_TOLERANCE = 1e-4
+"""Largest accepted difference between 1 and the sum of the probabilities of a sample."""
 
 LINK_SLOPES = (1e-3, 1e3)
 """Bounds of a fitted slope; the targets of the outputs are of order 1."""
@@ -33,6 +39,31 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
     low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
     raised = probabilities.clamp_min(low)
     return raised / raised.sum(dim=0)
+
+
+def check_columns(source: str, probabilities: Any, output: Tensor) -> Tensor:
+    """Return the class probabilities of the outputs (C x n) in float64; raise InputError if they are wrong.
+
+    Columns for outputs that are not finite are not checked. ``source`` names the object that defines the probabilities.
+    """
+    classes, n = max(2, len(output)), output.shape[1]
+    problem, shape = f"`probabilities` of {source} returned", (classes, n)
+    if not isinstance(probabilities, Tensor) or probabilities.shape != shape:
+        is_tensor = isinstance(probabilities, Tensor)
+        what = f"a tensor of the shape {tuple(probabilities.shape)}" if is_tensor else f"{probabilities!r:.100}"
+        rows = "the rows 1 - p and p, where p is the probability of the class +1" if classes == 2 else "a row per class"
+        remedy = f"return {rows}, for example with torch.stack: a tensor of the shape {shape}"
+        raise InputError(f"{problem} {what} for outputs of the shape {tuple(output.shape)}", remedy)
+    p = probabilities.double()
+    valid = ((p.sum(dim=0) - 1).abs() <= PROBABILITY_TOLERANCE) & (p >= -PROBABILITY_TOLERANCE).all(dim=0)
+    wrong = (~valid & torch.isfinite(output).all(dim=0)).nonzero()
+    if len(wrong):
+        returned, f = (
+            ", ".join(f"{value:.4g}" for value in values[:, int(wrong[0])].tolist()[:10]) for values in (p, output)
+        )
+        remedy = "return numbers >= 0 that sum to 1 in every column"
+        raise InputError(f"{problem} the column ({returned}) for the output f = ({f})", remedy)
+    return p
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:

@@ -16,10 +16,11 @@ from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
+from proxlearn.core.tasks import class_probabilities
 from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
 from proxlearn.printable_text import counted
 
-__all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
+__all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron", "check_probabilities"]
 
 
 def as_loss(loss: Any) -> Loss:
@@ -94,6 +95,16 @@ def check_loss(loss: Loss, y: Tensor) -> None:
             remedy = "return one number per sample" + (", summed over the outputs with .sum(0)" if y.ndim == 2 else "")
             problem = f"`{name}` of the loss `{loss.name}` returned {what} for outputs of the shape {tuple(f.shape)}"
             raise InputError(problem, remedy if name == "value" else "return a tensor of the shape of f")
+
+
+def check_probabilities(loss: Loss, outputs: int) -> None:
+    """Evaluate the class probabilities of a loss at some outputs; raise InputError if this fails or they are wrong."""
+    f = torch.linspace(-3, 3, 7, dtype=torch.float64) * torch.linspace(1, -1, outputs, dtype=torch.float64)[:, None]
+    try:
+        class_probabilities(loss, f)
+    except USER_ERRORS as error:
+        problem = f"`probabilities` of the loss `{loss.name}` cannot be evaluated for outputs of the shape"
+        raise InputError(f"{problem} {tuple(f.shape)}: {error}", "use only torch operations on f") from error
 
 
 def _describe(value: Any) -> str:

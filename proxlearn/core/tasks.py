@@ -22,7 +22,7 @@ from torch import Tensor
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.losses import Loss, quadratic
-from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
+from proxlearn.core.metrics import accuracy_share, apply_probability_floor, check_columns, probability_scores
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.samples import Samples
 from proxlearn.core.sharding import undivided
@@ -106,6 +106,12 @@ class Task(Protocol):
         """Return the mean scores of the individual particles, by name; ``outputs`` has the shape N x outputs x n."""
 
 
+def class_probabilities(loss: Loss, output: Tensor) -> Tensor | None:
+    """Return the probabilities that a loss defines for the outputs (C x n, float64), or None; check them."""
+    probabilities = loss.probabilities(output)
+    return None if probabilities is None else check_columns(f"the loss `{loss.name}`", probabilities, output)
+
+
 @dataclass(frozen=True)
 class Binary:
     """Classification into two classes with the targets -1 and +1; the sign of f determines the predicted class."""
@@ -121,7 +127,7 @@ class Binary:
         return (output[0] > 0).long()
 
     def probabilities(self, output: Tensor) -> Tensor:
-        probabilities = self.loss.probabilities(output)
+        probabilities = class_probabilities(self.loss, output)
         if probabilities is not None:
             return apply_probability_floor(probabilities)
         # The target of f is 2 p - 1, but f itself is not limited to [-1, 1].
@@ -129,7 +135,7 @@ class Binary:
         return apply_probability_floor(torch.stack((1 - p, p)))
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        if self.loss.probabilities(output) is not None:
+        if class_probabilities(self.loss, output) is not None:
             return _propagated(self.loss, output, output_errors)
         return output_errors.expand(2, -1) / 2
 
@@ -170,7 +176,7 @@ class Multiclass:
         return output.argmax(dim=0)
 
     def probabilities(self, output: Tensor) -> Tensor:
-        probabilities = self.loss.probabilities(output)
+        probabilities = class_probabilities(self.loss, output)
         if probabilities is not None:
             return apply_probability_floor(probabilities)
         # Outputs of softmax neurons are on the simplex; outputs that regress one-hot targets may leave it.
@@ -179,7 +185,7 @@ class Multiclass:
         return apply_probability_floor(torch.where(total > 0, positive / total, 1 / len(output)))
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        if self.loss.probabilities(output) is not None:
+        if class_probabilities(self.loss, output) is not None:
             return _propagated(self.loss, output, output_errors)
         return output_errors
 

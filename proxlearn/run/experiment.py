@@ -18,7 +18,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss, with_link
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
-from proxlearn.core.part_checks import check_loss
+from proxlearn.core.part_checks import check_loss, check_probabilities
 from proxlearn.core.samples import Samples
 from proxlearn.core.weight_updates import UPDATES
 from proxlearn.data import registry
@@ -129,6 +129,8 @@ def build_experiment(config: TrainConfig) -> Experiment:
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
     prepared = replace(prepared, validation=held_out)
     check_loss(loss, prepared.train.y)
+    if table.task != "regression":
+        check_probabilities(loss, neuron.width)
     settings = settings_from_config(config).for_rows(len(prepared.train))
     batch = settings.batch_size if isinstance(settings.batch_size, int) else len(prepared.train)
     check_outputs_memory(config, min(batch, len(prepared.train)), len(prepared.table.classes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,55 @@ def test_names_stand_for_losses_and_neurons() -> None:
     assert pl.Risk(X, LABELS, "relu", "cross_entropy").neuron == pl.neurons.Relu(outputs=3)
     assert pl.Risk(X, LABELS, "softmax").neuron == pl.neurons.Softmax(3)
     assert pl.Risk(X, LABELS, "tanh").neuron == pl.neurons.Tanh()
+
+
+PROBABILITIES: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "one row": (
+        torch.sigmoid,
+        r"returned a tensor of the shape \(1, \d+\) for outputs .*; return the rows 1 - p and p",
+    ),
+    "transposed": (lambda f: torch.stack((1 - f[0].sigmoid(), f[0].sigmoid()), 1), r"returned a tensor of the shape"),
+    "twice the same": (lambda f: torch.sigmoid(f).expand(2, -1), r"the column \(0.04743, 0.04743\) for .* f = \(-3\)"),
+    "negative": (
+        lambda f: torch.cat((1 - f, f)),
+        r"the column \(4, -3\) for the output f = \(-3\); return numbers >= 0",
+    ),
+    "not finite": (lambda f: torch.cat((f, 1 - f)) * torch.nan, r"the column \(nan, nan\)"),
+    "number": (lambda f: 0.5, "returned 0.5 for outputs"),
+    "error": (lambda f: torch.stack((1 - f, f[5])), "cannot be evaluated for outputs of the shape"),
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, message = PROBABILITIES[name]
+    hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0).square(), ("binary",), "hinge")
+    settings: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    fitted = pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy())
+    type(hinge).probabilities = lambda self, f: function(f)  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(ValueError, match=f"`probabilities` of the loss `hinge` .*{message}"):
+        pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy())
+    if name != "error":
+        with pytest.raises(ValueError, match="`probabilities` of the loss `hinge` returned"):
+            fitted.predict_proba(X.numpy())
+    pl.losses.register("hinge", hinge)
+    try:
+        with pytest.raises(pl.InputError, match=message):
+            pl.train("dataset=banana", "loss=hinge", "N=5", "steps=1", verbose=False, plots=False)
+    finally:
+        pl.losses.unregister("hinge")
+
+
+def test_probabilities_in_single_precision_are_accepted() -> None:
+    hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0), ("binary",), "hinge")
+    settings: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    type(hinge).probabilities = lambda self, f: torch.cat((-f, f)).float().softmax(0)  # type: ignore[method-assign]
+    p = pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy()).predict_proba(X.numpy())
+    assert p.dtype == np.float64
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
 
 
 class Renamed(pl.losses.Huber):
