@@ -1,6 +1,6 @@
-"""The archive of the paper's runs, from which the tables and figures are built.
+"""The archive of the runs of the paper's experiments; the tables and figures are built from the archive.
 
-archive_files.py describes the files of the archive; archive_packing.py copies finished runs into the archive.
+archive_files.py reads and writes the files of the archive; archive_packing.py copies finished runs into the archive.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ArchivedRun:
 
     @property
     def name(self) -> str:
-        """The name of the plan entry and the swept values, such as ``table2/beta0.05-seed0``."""
+        """The name of the run: its plan entry and the swept values, such as ``table2/beta0.05-seed0``."""
         return self.packed.name
 
     @property
@@ -55,7 +55,7 @@ class ArchivedRun:
 
     @cached_property
     def confusion(self) -> pd.DataFrame | None:
-        """The confusion counts with the columns of confusion.csv, or None if the run has none."""
+        """The confusion counts with the columns of confusion.csv, or None if no counts of the run are archived."""
         if self.packed.confusion is None:
             return None
         cells = [
@@ -73,7 +73,7 @@ class ArchivedRun:
 
     @cached_property
     def free_energy(self) -> pd.DataFrame | None:
-        """The free energy of the stored clouds, with the columns ``free_energy.COLUMNS``; None if absent."""
+        """The free energy of the stored clouds (see ``free_energy.COLUMNS``), or None if it is not archived."""
         table = self.packed.free_energy
         return None if table is None else pd.read_csv(io.StringIO(table.text()), index_col=False)
 
@@ -84,7 +84,7 @@ class ArchivedRun:
 
     @property
     def last_step(self) -> int:
-        """The last logged step, to which the final metrics of the run belong."""
+        """The last logged step, at which the final metrics of the run were computed."""
         return int(self.metrics["step"].iloc[-1])
 
     @property
@@ -107,10 +107,13 @@ class Archive:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._runs: dict[str, dict[str, ArchivedRun]] = {}
-        """Runs by experiment and by name; each experiment is read once."""
+        """The runs of the experiments that have been read from files, by experiment and by name."""
 
     def runs(self, *entries: str, where: Callable[[ArchivedRun], bool] = lambda run: True) -> list[ArchivedRun]:
-        """Return the archived runs of the given plan entries for which ``where`` is true, ordered by entry and name."""
+        """Return the archived runs of the given plan entries for which ``where`` is true.
+
+        The runs are in the order of ``entries``; the runs of an entry are sorted by name.
+        """
         runs = []
         for entry in entries:
             experiment = self._experiment(plan_entry(entry).experiment)
@@ -132,7 +135,7 @@ class Archive:
         self._runs.pop(experiment, None)
 
     def is_foreign(self) -> bool:
-        """Return whether the folder contains files, but neither packed runs nor run folders of the paper."""
+        """Return whether the folder contains files, but neither packed runs nor the subfolder of the run folders."""
         if not self.root.is_dir() or not any(self.root.iterdir()):
             return False
         experiments = {entry.experiment for entry in PLAN}
@@ -148,7 +151,10 @@ class Archive:
 
 @contextlib.contextmanager
 def _waiting_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder in the ``with`` block; wait at most WAIT_SECONDS until other processes release it."""
+    """Hold the lock of a folder inside the ``with`` block.
+
+    If another process holds the lock, wait at most WAIT_SECONDS for its release; then raise FolderInUse.
+    """
     end = time.monotonic() + WAIT_SECONDS
     with contextlib.ExitStack() as held:
         while True:

@@ -3,9 +3,9 @@
     runs.jsonl            one JSON object per run: its name, status (state, step, version, data_sha256, command, ...),
                           config (seed, ...), confusion matrices, and the description of its model
     metrics.csv           the metrics of every run, with the name of the run in the first column
-    points.csv            the data points that a table needs, stored once for all runs that share them
+    points.csv            the data points that a table needs, stored once for all runs with the same points
     clouds.safetensors    the clouds that a table or a figure needs, in the precision of the run
-    free_energy.csv       the free energy in runs whose clouds are too large to be kept
+    free_energy.csv       the free energy during the runs whose clouds are too large to be archived
 
 Numbers are copied as text without parsing, so that an archived run gives exactly the same results as its run folder.
 Runs are sorted by name, so that the same runs give identical files.
@@ -72,7 +72,7 @@ class PackedRun:
     confusion: Mapping[str, list[list[int]]] | None = None
     """For each key ``part/estimate``, the counts by actual class (rows) and predicted class (columns)."""
     model: Mapping[str, Any] | None = None
-    """The content of model.json, if clouds of the run are archived."""
+    """The content of model.json if clouds of the run are archived; otherwise None."""
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
     """Archived clouds by step."""
@@ -92,7 +92,7 @@ class PackedRun:
 
 
 def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
-    """Return the runs of one experiment by name; the result is empty if nothing has been packed."""
+    """Return the runs of one experiment by name; the result is empty if the archive has no run of the experiment."""
     records = _read_records(folder / RUNS)
     if not records:
         return {}
@@ -118,7 +118,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
 
 
 def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
-    """Write the files of one experiment, and replace existing files."""
+    """Write the files of one experiment, which contain only the given runs; existing files are replaced."""
     ordered = sorted(runs, key=lambda run: natural_order(run.name))
     folder.mkdir(parents=True, exist_ok=True)
     points = {points_id(run.points): run.points for run in ordered if run.points is not None}
@@ -132,7 +132,7 @@ def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
 
 
 def natural_order(name: str) -> tuple[Any, ...]:
-    """Return a key that sorts the numbers in run names by value: seed2 comes before seed10."""
+    """Return a sort key for a run name in which numbers are compared by value, so that seed2 comes before seed10."""
     entry, _, label = name.partition("/")
     return entry, *(float(part) if index % 2 else part for index, part in enumerate(NUMBER.split(label)))
 
@@ -172,7 +172,7 @@ def _read_tables(path: Path) -> dict[str, TextTable]:
 
 
 def _write_tables(path: Path, key: str, tables: Mapping[str, TextTable]) -> None:
-    """Write all tables to one CSV file with an additional first column, ``key``, that contains their names.
+    """Write all tables to one CSV file with an additional first column, ``key``, for the names of the tables.
 
     The cells of columns that a table lacks are empty. If there are no tables, the file is deleted.
     """

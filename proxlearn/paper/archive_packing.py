@@ -32,7 +32,10 @@ OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
 
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
-    """Pack every finished run of the plan that is not yet in the archive."""
+    """Pack every finished run of the plan that is not yet in the archive.
+
+    If ``quick`` is true, only the runs of `proxlearn paper --quick` are considered.
+    """
     if (archive.root / RUNS_FOLDER).is_dir():
         pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
 
@@ -85,9 +88,10 @@ def _free_energy(folder: RunFolder) -> TextTable:
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Return whether the folder contains a finished run that is not archived in this state.
+    """Return whether the folder contains a finished run that the archive lacks or contains in another state.
 
-    ``stored`` is the status of the archived run, or None if the archive does not contain the run.
+    ``stored`` is the status of the archived run, or None if the archive does not contain the run. The states differ if
+    the archived run is unfinished or ended at another step.
     """
     try:
         status = read_json(RunFolder(folder).status)
@@ -107,7 +111,10 @@ def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
 
 
 def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
-    """Return, by step, the stored clouds of the run that are nearest to ``steps`` on a logarithmic scale."""
+    """Return, by step, the stored clouds of the run that are nearest to ``steps`` on a logarithmic scale.
+
+    The initial cloud is not considered.
+    """
     clouds = {step: cloud for step, cloud in _stored_clouds(folder).items() if step > 0}
     if not clouds:
         return {}
@@ -116,7 +123,7 @@ def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointC
 
 
 def _stored_clouds(folder: RunFolder) -> dict[int, PointCloud]:
-    """Return the clouds of all valid checkpoints of the run, by step and in order."""
+    """Return the clouds of all valid checkpoints of the run by step, in increasing order of the steps."""
     identity, clouds = read_identity(folder), {}
     for step, path in list_checkpoints(folder.checkpoints):
         try:

@@ -36,7 +36,10 @@ def target_entries(names: Iterable[str]) -> list[PlanEntry]:
 
 
 def build(name: str, archive: Archive) -> list[Path]:
-    """Build one target and return the paths written; write no file if the archive contains none of its runs."""
+    """Build one target and return the paths of the files that were written.
+
+    No file is written if the archive contains no run of the target.
+    """
     if not archive.runs(*(entry.name for entry in target_entries([name]))):
         return []
     return TABLES[name](archive).write(archive.root) if name in TABLES else PAGES[name](archive)

@@ -35,9 +35,7 @@ class PublishedPanel:
     figure: str
     title: str
     part: str
-    """The part of the data on which the published curve was computed, which may differ from the part that the paper
-    states.
-    """
+    """The part of the data on which the published curve was computed; the paper may state the other part."""
     metric: str
     first_step: int
     allowance: float
@@ -57,9 +55,10 @@ PANELS = (
 
 @dataclass(frozen=True)
 class CurveDistance:
-    """The largest distance between a run and a published curve, as a difference of logarithms (run minus curve)."""
+    """The largest distance between a run, or a mean of runs, and a published curve: log(our risk) - log(the curve)."""
 
     largest: float
+    """The distance of largest magnitude, which is at the recursion ``step``."""
     step: int
     outside: float
     """The largest absolute distance from the nearer edge of the drawn line; 0 if the run is always within the line."""
@@ -85,10 +84,11 @@ def published_curve(figure: str, estimate: str) -> pd.DataFrame:
 
 
 def curve_distance(runs: Sequence[ArchivedRun], panel: PublishedPanel, estimate: str) -> CurveDistance | None:
-    """Return the distance between the mean of runs and a published curve, or None if they share no recursion.
+    """Return the distance between the mean risk of the runs and a published curve.
 
-    The mean at k is taken over the runs that reach k. Between logged recursions, the logarithm of a run's risk is
-    interpolated linearly in log k.
+    The result is None if no point of the curve lies in the compared range of recursions. The mean at recursion k is
+    taken over the runs that reach k. Between logged recursions, the logarithm of a run's risk is interpolated linearly
+    in log k.
     """
     curve = published_curve(panel.figure, estimate)
     k = curve["k"].to_numpy()
@@ -110,13 +110,13 @@ def curve_distance(runs: Sequence[ArchivedRun], panel: PublishedPanel, estimate:
 
 LINES = {"fig2a": ("table1-float64",), "fig2b": ("table2", "table2-seeds"), "fig3": ("fig3",)}
 """Plan entries of the runs that are compared with each panel. Of the runs on WDBC, only those with beta=0.05 are
-compared, because the paper's line shows this value. The paper's runs of Figure 3 share one initial cloud, so one run is
-compared."""
+compared, because the paper's line shows this value. All runs in the paper's Figure 3 start from one initial cloud, so
+one run is compared."""
 OTHER_CLOUDS = "fig3-seeds"
-"""Plan entry of runs from other initial clouds than that of the run in Figure 3. They were started after the first
-comparison, so they show the spread over the clouds and have no verdict."""
+"""Plan entry of runs whose initial clouds differ from that of the run compared with Figure 3. These runs were started
+after the first comparison; they show the spread over initial clouds and have no verdict."""
 ONE_CLOUD = "fig3-start"
-"""Plan entry of runs that start from the initial cloud of the run in Figure 3, with other noise."""
+"""Plan entry of runs that start from the initial cloud of the run compared with Figure 3, but use other noise."""
 SNAP = 1e-3
 """Distance from 0 or 1 within which the published code replaces the logistic function of f by 0 or 1."""
 SWITCHED = "free-energy-wdbc"
@@ -124,17 +124,17 @@ SWITCHED = "free-energy-wdbc"
 
 
 def panel_runs(archive: Archive, panel: PublishedPanel) -> list[ArchivedRun]:
-    """Return the runs that are compared with the line of a panel."""
+    """Return the runs that are compared with the published curves of a panel."""
     return archive.runs(*LINES[panel.figure], where=lambda run: panel.figure == "fig3" or run["beta"] == 0.05)
 
 
 def panel_lines(archive: Archive, panel: PublishedPanel) -> list[tuple[str, list[ArchivedRun]]]:
-    """Return the names and runs of the lines that have a verdict, which are single runs."""
+    """Return the name and the runs of each line that has a verdict; each of these lines is a single run."""
     return [(f"seed {run['seed']}", [run]) for run in panel_runs(archive, panel)]
 
 
 def other_lines(archive: Archive, panel: PublishedPanel) -> list[tuple[str, list[ArchivedRun]]]:
-    """Return the names and runs of the lines without a verdict: other initial clouds of Figure 3, and their mean."""
+    """Return the names and runs of the lines of Figure 3 without a verdict: other clouds, and the mean of all runs."""
     others = archive.runs(OTHER_CLOUDS) if panel.figure == "fig3" else []
     if not others:
         return []
@@ -217,7 +217,7 @@ def clouds_text(archive: Archive) -> str:
 
 
 def spread(runs: Sequence[ArchivedRun], column: str) -> np.ndarray:
-    """Return the standard deviation and the range of the logarithm of a metric over runs, at their common steps."""
+    """Return the standard deviation and the range, over runs, of the log of a metric; each common step is a row."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
     logs = np.log(pd.concat(series, axis=1, join="inner"))
     return np.column_stack([logs.std(axis=1, ddof=1), logs.max(axis=1) - logs.min(axis=1)])
@@ -269,7 +269,7 @@ def switch_text(runs: Sequence[ArchivedRun]) -> str:
 
 
 def test_outputs(run: ArchivedRun, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the unweighted f and the labels (0 or 1) on the test rows of WDBC, a dataset of scikit-learn."""
+    """Return the unweighted output f of the cloud at ``step`` and the labels (0 or 1) on the test rows of WDBC."""
     # A run of an earlier version lacks the settings that were added later, which are null for this dataset.
     absent = dict.fromkeys(field.name for field in fields(DatasetConfig))
     table = registry.load(DatasetConfig(**(absent | run["dataset"])))
@@ -295,7 +295,7 @@ def misread_risk(f: np.ndarray, labels: np.ndarray) -> float:
     """Return the risk that the published code computes in float64, where its rounding routine still expects float32.
 
     The routine therefore reads the first half of the n 8-byte numbers as n 4-byte numbers. The upper half of a number
-    just below 1 is 1.87 in float32, so it is replaced by the bytes of 1, and the number becomes 2^-7.
+    just below 1 is 1.87 in float32, so this half is replaced by the bytes of 1, and the number becomes 2^-7.
     """
     g = logistic(f).astype("<f8")
     halves = g.view("<f4")[: len(g)]

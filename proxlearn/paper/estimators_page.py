@@ -152,7 +152,7 @@ def make_model(method: str, task: str) -> Any:
 
 
 def measure_folds(table: str, method: str) -> Result:
-    """Fit a method on every fold of a table, and return test metrics and CPU seconds; this function runs as a job."""
+    """Fit a method on every fold of a table, and return the test metrics and CPU seconds per fold; runs as a job."""
     compared = TABLES[table]
     X, y = compared.load()
     splitter = StratifiedKFold if compared.task == "classes" else KFold
@@ -187,7 +187,7 @@ def _figures(model: Any, X: np.ndarray, y: np.ndarray, task: str) -> dict[str, f
 
 
 def identity(table: str, method: str) -> dict[str, Any]:
-    """Return everything that determines the results of a method on a table."""
+    """Return all values that determine the results of a method on a table; they are the key of the stored results."""
     X, y = TABLES[table].load()
     model = repr(make_model(method, TABLES[table].task))
     revision = {"revision": REVISION} if method == OURS else {}
@@ -214,7 +214,7 @@ def measure(folder: Path, parallel: int, tables: Iterable[str] = tuple(TABLES)) 
 
 
 def results(folder: Path) -> dict[str, dict[str, Result]]:
-    """Return the stored results per table and method; tables that lack a method are left out."""
+    """Return the stored results per table and method; a table is left out unless it has results of all methods."""
     cached = ResultCache(folder / NAME / "results.jsonl")
     stored = {table: {method: cached.get(identity(table, method)) for method in METHODS} for table in TABLES}
     return {table: row for table, row in stored.items() if None not in row.values()}  # type: ignore[misc]
@@ -231,9 +231,10 @@ def write(folder: Path) -> Path | None:
 
 
 def ranks(stored: dict[str, dict[str, Result]], figure: str, role: str) -> dict[str, dict[str, float]]:
-    """Return the rank of every method by one metric, for each table of a role.
+    """Return the rank of every method by one metric, for each table with the given role.
 
-    The best method has rank 1, and tied methods have the mean of their ranks.
+    The best method has rank 1, and tied methods have the mean of their ranks. Tables without the metric ``figure`` are
+    left out.
     """
     ranked = {}
     for table, row in stored.items():
@@ -250,7 +251,7 @@ def median_rank(stored: dict[str, dict[str, Result]], figure: str, role: str, me
 
 
 def cpu_ratios(stored: dict[str, dict[str, Result]], role: str) -> list[float]:
-    """Return the CPU seconds of ProxLearn divided by those of the MLP, for each table of a role."""
+    """Return the CPU seconds of ProxLearn divided by those of the MLP, for each table with the given role."""
     return [
         mean(row[OURS]["cpu_seconds"]) / mean(row[MLP]["cpu_seconds"])
         for table, row in stored.items()
@@ -274,7 +275,10 @@ def page_body(stored: dict[str, dict[str, Result]]) -> str:
 
 
 def conclusion(stored: dict[str, dict[str, Result]]) -> str:
-    """Return one line with the median ranks and the CPU seconds on the untouched tables."""
+    """Return one line with the median ranks and the CPU seconds on the untouched tables.
+
+    If no untouched table has results, the line is about the tables used in development.
+    """
     tested = {table: row for table, row in stored.items() if TABLES[table].role == "untouched"} or stored
     role = TABLES[next(iter(tested))].role
     by_score, by_log_loss = (median_rank(stored, figure, role) for figure in ("score", "log_loss"))

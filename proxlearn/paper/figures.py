@@ -90,7 +90,10 @@ def fig4(archive: Archive) -> list[Path]:
 
 
 def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
-    """Draw the learned function at one step, and mark that step on the risk curve."""
+    """Draw the function that the run has learned at ``step`` in an inset, and mark the step on the risk curve.
+
+    ``left`` is the left edge of the inset as a fraction of the width of ``axes``.
+    """
     inset = axes.inset_axes((left, 0.05, 0.29, 0.40))
     x = np.linspace(-np.pi, np.pi, 200)
     inset.plot(x, np.sin(x), color=GREY, linewidth=0.9)
@@ -122,7 +125,10 @@ def fig5(archive: Archive) -> list[Path]:
 
 
 def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun], column: str, label: str) -> None:
-    """Draw the curve of each run in ``main``, and the range of ``runs`` at the steps that they have in common."""
+    """Draw the curve of each run in ``main``, and shade the range of ``runs`` at the steps that all ``runs`` logged.
+
+    If ``main`` is empty, the mean of ``runs`` is drawn as the curve.
+    """
     table, colour = _side_by_side(runs, column), ESTIMATE_COLOURS[label]
     width = 1.8 if label == "weighted" else 0.9
     axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
@@ -134,7 +140,7 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
 
 
 def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun], estimate: str) -> None:
-    """Draw the points of a published curve; a text in the lower left corner states the distance from the run."""
+    """Draw the points of a published curve; a text in the lower left corner states how far ``runs`` are from them."""
     curve = published_curve(panel.figure, estimate)
     marker = {"weighted": "o", "unweighted": "x"}[estimate]
     colour = ESTIMATE_COLOURS[estimate]
@@ -151,7 +157,7 @@ def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun]
 
 
 def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
-    """Return a metric of several runs, with one column per run, at the steps that all of them have logged."""
+    """Return a metric of several runs, with one column per run, at the steps above 0 that all runs have logged."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
     return pd.concat(series, axis=1, join="inner") if series else pd.DataFrame()
 

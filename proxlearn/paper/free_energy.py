@@ -1,9 +1,9 @@
 """Measure the paper's free energy F_beta during a run, from the clouds that the run stored.
 
-F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H is the entropy of their
-distribution, estimated from nearest neighbours. Standard errors are computed with the jackknife: the particles are
-divided into groups, and every quantity is recomputed without each group. The error of a change between two clouds
-therefore accounts for the particles that they share.
+F_beta = F - H / beta, where F is the training risk of the unweighted mean of the neurons' outputs, and H is the entropy
+of the distribution of the particles, estimated from nearest neighbours. Standard errors are computed with the
+jackknife: the particles are divided into groups, and every quantity is recomputed without each group. The groups are
+the same in all clouds of a run, so the error of a change takes the correlation between two clouds into account.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN_DIGITS = 8
 
 
 def free_energy_table(risk: Risk, hyper: Hyper, clouds: Iterable[PointCloud]) -> TextTable:
-    """Return the free energy of each cloud as a table, with its change since the previous cloud."""
+    """Return a table with the columns COLUMNS and one row per cloud."""
     rows: list[tuple[str, ...]] = []
     previous: Tensor | None = None
     for cloud in clouds:
@@ -66,7 +66,7 @@ def free_energy_table(risk: Risk, hyper: Hyper, clouds: Iterable[PointCloud]) ->
 
 
 def free_energies(functional: Functional, hyper: Hyper, theta: Tensor) -> Tensor:
-    """Return the free energy of the particles, followed by its values with each group left out."""
+    """Return the free energy of all particles, followed by its values with each group of particles left out in turn."""
     numbers = torch.arange(len(theta)) % GROUPS
     kept = [torch.ones_like(numbers, dtype=torch.bool), *(numbers != group for group in range(GROUPS))]
     parts = [_risk_and_entropy(functional, theta[rows]) for rows in kept]
@@ -80,7 +80,7 @@ def _risk_and_entropy(functional: Functional, theta: Tensor) -> tuple[float, flo
 
 
 def jackknife_error(values: Tensor) -> float:
-    """Return the standard error of an estimate, given its values with each group left out."""
+    """Return the standard error of an estimate, given its values with each group of particles left out in turn."""
     count = len(values)
     return math.sqrt((count - 1) / count * float((values - values.mean()).square().sum()))
 

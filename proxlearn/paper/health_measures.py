@@ -12,9 +12,9 @@ from proxlearn.compare.statistics import summarise
 from proxlearn.paper.archive import ArchivedRun
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
-"""Relative change of an objective that is attributed to rounding and counts neither as a fall nor as a rise."""
+"""Largest relative change of an objective that is attributed to rounding and is neither a fall nor a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""Unit roundoff of each precision; if a share of a particle's mass is below this value, it is lost in rounding."""
+"""Unit roundoff of each precision; a share of a particle's mass that is below this value is lost in rounding."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
@@ -23,7 +23,10 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged step from which the kernel is the identity up to rounding; infinity if there is none."""
+    """Return the logged step from which on the kernel is always the identity up to rounding.
+
+    The result is infinity if no proximal step was logged or if the kernel of the last one is not the identity.
+    """
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -62,7 +65,7 @@ def free_energy_changes(run: ArchivedRun) -> np.ndarray:
 
 
 def objective_changes(run: ArchivedRun) -> np.ndarray:
-    """Return the signs of the changes in the proximal objective, at the logged steps that changed a weight."""
+    """Return the sign of the change in the proximal objective for each logged step that changed a weight."""
     logged = proximal_rows(run).query("weights_change > 0")
     return _signs(run, logged["prox_objective_before"], logged["prox_objective_after"])
 
@@ -76,7 +79,7 @@ def _signs(run: ArchivedRun, before: pd.Series, after: pd.Series) -> np.ndarray:
 
 
 def falls_and_rises(signs: Sequence[np.ndarray]) -> str:
-    """Return a string with the percentages of falls and rises and the number of comparisons."""
+    """Return text with the percentages of falls and rises and the number of comparisons; empty without comparisons."""
     joined = np.concatenate(signs) if signs else np.empty(0)
     if not len(joined):
         return ""
@@ -88,15 +91,15 @@ def has_classes(runs: Sequence[ArchivedRun]) -> bool:
 
 
 def final_result(run: ArchivedRun, estimate: str) -> float:
-    """Return the test accuracy in per cent, or the test risk times 100 if there are no classes."""
+    """Return the final test accuracy of an estimate in per cent, or 100 times its test risk if there are no classes."""
     metric = "accuracy" if has_classes([run]) else "risk"
     return 100 * run.final(f"test_{metric}_{estimate}")
 
 
 def is_changed(differences: Sequence[float], least: float) -> str:
-    """Return a string that states whether the mean difference exceeds ``least`` and twice its standard error.
+    """Return text that states whether the magnitude of the mean exceeds both ``least`` and twice its standard error.
 
-    A single run gives no verdict, because its standard error is unknown.
+    For a single run, there is no verdict, because the standard error is unknown. Without runs, the text is empty.
     """
     if len(differences) < 2:
         return "one run: no verdict" if differences else ""
@@ -106,7 +109,7 @@ def is_changed(differences: Sequence[float], least: float) -> str:
 
 
 def range_text(values: Sequence[float]) -> str:
-    """Return the range of sorted values as a string; infinity is shown as "never"."""
+    """Return the range of sorted values as text, in which infinity is "never"; without values, the text is empty."""
     texts = ["never" if math.isinf(value) else f"{value:g}" for value in values]
     return "" if not texts else texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 

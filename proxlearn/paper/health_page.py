@@ -43,7 +43,7 @@ and 1 % of a risk."""
 
 @dataclass(frozen=True)
 class HealthGroup:
-    """A group of runs, and the plan entries that contain the same runs without the proximal step."""
+    """A group of runs, and the plan entries of the corresponding runs without the proximal step (``controls``)."""
 
     name: str
     entries: tuple[str, ...]
@@ -312,10 +312,10 @@ docs/reproduction.md draws the conclusions from these numbers.
 ## Does the free energy fall?
 
 {free_energy}
-- According to the paper's abstract, the algorithm decreases F_β = F − H/β. F is the training risk of the plain mean of
-  the particles. H is the entropy of their distribution, estimated from nearest neighbours (Kozachenko and Leonenko,
-  third neighbour). The table shows one seed of each experiment, with clouds at five log-spaced k per decade. A fall or
-  a rise is a change from the previous cloud by more than two standard errors (jackknife over 20 groups of particles).
+- According to the paper's abstract, the algorithm decreases F_β = F − H/β. F is the training risk of the unweighted
+  mean of the neurons' outputs, and H is the entropy of the distribution of the particles, estimated from nearest
+  neighbours (Kozachenko and Leonenko, third neighbour). The table shows one seed of each experiment, at five log-spaced
+  k per decade. A fall or a rise is a change from the previous cloud by over two standard errors (jackknife, 20 groups).
 - The estimate of H is biased in high dimension: on Gaussians with N = 1000 by less than 0.11 nats for p up to 10, and
   by +3.2 in 32 dimensions (tests/core/test_entropy.py). The entropy of wdbc grows by more than 50 times this bias.
 - *wdbc*: the paper's initial weights have a total mass of 2.3e-5, so the particles are affected by the data but not by

@@ -116,7 +116,7 @@ def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
 
 
 def experiment_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that identify an experiment: all that affect its result, except seeds, path and device."""
+    """Return the settings that affect the result of an experiment, except its seeds, data path and device."""
     settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
     # The datasets of the paper have known checksums, so the location of their files does not matter.
     settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
@@ -152,7 +152,10 @@ def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") 
 
 
 def _percentages(unweighted: float, weighted: float) -> Figures:
-    """Return results of Tables 1 and 2, whose "unweighted" column counts only saturated predictions as correct."""
+    """Return the accuracies of a row of Table 1 or 2, which are given in per cent.
+
+    The "unweighted" column of these tables counts only saturated predictions as correct.
+    """
     return _accuracies(MeanSd(weighted / 100), MeanSd(unweighted / 100), "unweighted_saturated")
 
 

@@ -56,8 +56,8 @@ class FitMeasurement:
     common: tuple[str, ...] = ()
     """Overrides that apply to every fit."""
     further: tuple[FitMeasurement, ...] = ()
-    """Measurements of the same splits with other settings. Their results are stored in the same file and are merged
-    into the results of the same split; the page must allow for missing results."""
+    """Measurements of the same splits with other settings, whose results are stored in the same file. They are merged
+    into the results of the same split; ``body`` must accept splits for which they are missing."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
         """Return the config of one fit, before hyperparameters are selected."""
@@ -83,7 +83,7 @@ class FitMeasurement:
             ).exit_code
 
     def _jobs(self, number: int) -> list[Job]:
-        """Return the jobs of all fits; ``number`` distinguishes the measurements that share a folder."""
+        """Return the jobs of all fits; ``number`` distinguishes the measurements whose jobs run in the same folder."""
         jobs = []
         for dataset in self.overrides:
             for split in range(self.splits):

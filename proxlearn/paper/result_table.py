@@ -23,7 +23,11 @@ PARTIAL = "no verdict: partial"
 
 
 def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
-    """Return a verdict; means agree if they differ by at most ``allowance`` or twice their joint standard deviation."""
+    """Return a verdict on whether our mean agrees with the paper's, with their difference to ``digits`` decimal places.
+
+    The means agree if they differ by at most ``allowance`` or twice their joint standard deviation. The verdict is
+    PARTIAL if ``complete`` is false or our mean is NaN.
+    """
     if not complete or math.isnan(ours.mean):
         return PARTIAL
     difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"
@@ -41,7 +45,8 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
 def conclusion(verdicts: Mapping[str, str], noun: str, unit: str = "") -> str:
     """Return one line that states how many results agree and which do not.
 
-    ``verdicts`` maps subjects to verdicts; ``unit`` is appended to the number of each difference.
+    ``verdicts`` maps subjects to verdicts, ``noun`` names the results in the plural, and ``unit`` is appended to the
+    number of each difference.
     """
     decided = {name: words for name, words in verdicts.items() if words != PARTIAL}
     partial = [name for name in verdicts if name not in decided]
@@ -70,7 +75,7 @@ def is_complete(runs: Sequence[ArchivedRun], steps: int) -> bool:
 
 
 def length_text(runs: Sequence[ArchivedRun], steps: int | None = None) -> str:
-    """Return the number of recursions of the runs as a string, followed by "of STEPS" if a run is shorter."""
+    """Return the range of the runs' lengths as text, followed by "of STEPS" if a run is shorter than ``steps``."""
     lengths = sorted({run.last_step for run in runs})
     text = " to ".join(str(length) for length in dict.fromkeys((lengths[0], lengths[-1]))) if lengths else "none"
     return text if steps is None or is_complete(runs, steps) else f"{text} of {steps}"
@@ -163,7 +168,7 @@ class ResultTable:
         ]
 
     def _csv(self) -> str:
-        """Return the table as CSV text; each row ends with the runs from which it is computed.
+        """Return the table as CSV text; each row ends with its runs, their seeds and versions, and the command.
 
         Means and standard deviations are in separate columns, with six significant digits.
         """

@@ -84,7 +84,7 @@ class PlanEntry:
         return tuple(itertools.product(*choices))
 
     def runs(self, root: Path, quick: bool) -> list[PlannedRun]:
-        """Return all runs of the entry, with their folders in ``root``."""
+        """Return the runs of the entry with their folders in ``root``; a quick plan has only ``quick_seeds`` seeds."""
         swept = {override.partition("=")[0] for override in self.jobs[0]}
         own = {override.partition("=")[0] for override in self.overrides}
         fixed = [override for override in FIXED_OVERRIDES if override.partition("=")[0] not in own]

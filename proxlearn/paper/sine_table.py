@@ -30,7 +30,7 @@ from proxlearn.views.tables import enumeration
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""
 DIVERGED_FACTOR = 100
-"""A run has diverged if its final test risk exceeds its first test risk by more than this factor."""
+"""A run has diverged if its final test risk is more than this number of times its first test risk."""
 DIGITS = 5
 DATA = {
     "table5": "100 points, weights 1/N",
@@ -219,6 +219,6 @@ def diverged_text(runs: Sequence[ArchivedRun]) -> str:
 
 
 def has_diverged(run: ArchivedRun) -> bool:
-    """Return whether a test risk ends above DIVERGED_FACTOR times its first value or is not finite."""
+    """Return whether a final test risk is not finite or is more than DIVERGED_FACTOR times its first value."""
     ratios = [run.final(name) / run.metrics[name].iloc[0] for name in ("test_risk_weighted", "test_risk_unweighted")]
     return not all(ratio <= DIVERGED_FACTOR for ratio in ratios)

@@ -34,7 +34,10 @@ RUNS = "runs"
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
-    """Return the targets that the arguments ``words`` name, without duplicates, or all targets if they name none."""
+    """Return the targets that the arguments ``words`` name, without duplicates, or all targets if they name none.
+
+    If ``quick`` is true, groups do not include the measurements, and a measurement in ``words`` raises InputError.
+    """
     names: list[str] = []
     for word in [word for word in words if word != RUNS] or ["all"]:
         if word in GROUPS:

@@ -1,4 +1,4 @@
-"""Train the runs of the paper as jobs, with one process per run.
+"""Train the runs of the paper's experiments as jobs, with one process per run or per batch of quick runs.
 
 A run that is finished, in the archive or in its folder, is skipped. A partial run in a folder is continued, and any
 other run starts from its first step. Finished runs are packed into the archive.
@@ -119,7 +119,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the planned runs that must be trained first, because some of ``runs`` start from their clouds."""
+    """Return the planned runs without a checkpoint from whose clouds some of ``runs`` start; they are trained first."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))

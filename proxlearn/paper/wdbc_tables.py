@@ -89,7 +89,10 @@ def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, floa
 
 
 def accuracy_verdicts(setting: str, cells: list[Cell]) -> dict[str, str]:
-    """Return, by subject, the verdicts in the cells that ``accuracy_cells`` returned."""
+    """Return, by subject, the verdicts in the cells that ``accuracy_cells`` returned.
+
+    ``setting`` describes the row of the cells, for example "beta=0.05".
+    """
     estimates = {"unweighted": str(cells[5]), "weighted": str(cells[9])}
     return {f"the {estimate} accuracy at {setting}": words for estimate, words in estimates.items()}
 

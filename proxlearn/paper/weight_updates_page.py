@@ -1,8 +1,8 @@
 """Write the page on the effect of the proximal weights; the page compares three weight updates on every dataset.
 
-For each split, the hyperparameters are selected on the training part with weights=proximal, and three fits share these
-hyperparameters, the initial cloud and the noise: they differ only in the weight update. Fisher-Rao weights may be
-unstable at a step size at which the other two updates are stable, so a fourth fit has hyperparameters that were
+For each split, the hyperparameters are selected on the training part with weights=proximal. Three fits use these
+hyperparameters, the same initial cloud and the same noise, and differ only in the weight update. Fisher-Rao weights may
+be unstable at a step size at which the other two updates are stable, so a fourth fit has hyperparameters that were
 selected with weights=fisher_rao.
 """
 

@@ -1,8 +1,11 @@
 """Comparison of the weights with the density at the particles, with controls that use less information.
 
-All variants start from the same cloud and use the same noise. The controls show what the proximal step adds: with w =
-0, the step only smooths the weights; Gamma 1 is a kernel density estimate with the same variance epsilon, which needs
-no recursion; Gibbs weights depend only on the first variation at each particle; frozen weights are never updated.
+All variants start from the same cloud and use the same noise. The controls show what the proximal step adds:
+
+- With w = 0, the step only smooths the weights.
+- Gamma 1 is a kernel density estimate with the variance epsilon of the proximal step; it needs no recursion.
+- Gibbs weights depend only on the first variation at each particle.
+- Frozen weights are never updated.
 """
 
 from __future__ import annotations
@@ -52,12 +55,12 @@ class WeightsSetting:
 
 
 def rule_of_thumb(p: int, N: int, variance: float) -> float:
-    """Return Silverman's kernel variance for N draws from a normal distribution in p dimensions."""
+    """Return Silverman's kernel variance for N draws from a normal distribution in p dimensions with this variance."""
     return float(variance * (4 / (p + 2)) ** (2 / (p + 4)) * N ** (-2 / (p + 4)))
 
 
 def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[float], seed: int) -> dict[str, Any]:
-    """Compare the weights of every variant with the density; return {time: {variant: measures}}."""
+    """Return measures of the agreement between the weights of every variant and the density, by time and variant."""
     theta, density, noise_seed = first_cloud(flow, setting.N, seed)
     equal = torch.full_like(density, -math.log(len(density)))
     hyper = setting.hyper(flow.beta)
@@ -104,7 +107,10 @@ def total_variations(flow: KnownFlow, setting: WeightsSetting, time: float, seed
 
 
 def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Tensor, kde: Tensor) -> dict[str, Any]:
-    """Return the measures of weights that need no recursion, at the particles of a cloud."""
+    """Return the measures of weights that need no recursion, at the particles of a cloud.
+
+    ``first``, ``log_p`` and ``kde`` are the logarithms of the initial weights, of the density and of Gamma 1.
+    """
     equal = torch.full_like(log_p, 1 / len(log_p))
     gibbs = -flow.beta * flow.functional.first_variation(cloud.theta, equal)
     scale = rule_of_thumb(flow.p, len(log_p), float(cloud.theta.var(0).mean()))
@@ -149,7 +155,7 @@ def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, floa
 
 
 def correlation(x: Tensor, y: Tensor) -> float:
-    """Return the correlation of centred values, or 0 if one of them does not vary beyond rounding."""
+    """Return the correlation of centred values, or 0 if x or y does not vary beyond rounding or is not finite."""
     norms = float(x.norm()), float(y.norm())
     small = 1e-9 * math.sqrt(len(x))
     return 0.0 if min(norms) < small or not all(map(math.isfinite, norms)) else float(x @ y) / (norms[0] * norms[1])

@@ -17,14 +17,14 @@ Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""
 ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
 LEVEL = 0.05
-"""Probability that any of the intervals of a column of `confirmation_table` does not contain its value."""
+"""Probability that at least one interval in a column of `confirmation_table` does not contain the true ratio."""
 VARIANTS = ("proximal", "w = 0", "uniform first", "kde", "kde_best", "gibbs", "frozen", "uniform")
 RELATIONS = ("slope", "corr.", "corr. Γ1", "beyond")
 HEADINGS = ("weights", "w = 0", "1/N", "Γ1", "best Γ1", "Gibbs", "frozen", "uniform")
 
 
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
-    """Return one measure of a variant at one time."""
+    """Return one measure of a variant from the result at one time; NaN if the measure was not finite."""
     value = result[variant][FIGURES.index(figure)]
     return float("nan") if value is None else float(value)
 
@@ -123,10 +123,10 @@ class Confirmation:
         return float(self.arguments["epsilon"]) / rule_of_thumb(self.p, self.N, 1.0)
 
     def ratio(self, reference: str) -> tuple[float, float, float]:
-        """Return the geometric mean of the ratios to the total variations of another estimate, and its interval.
+        """Return the geometric mean of a ratio over the seeds, and the lower and upper end of its interval.
 
-        The ratios are paired by seed. The interval is Student's for the mean of their logarithms, with Bonferroni's
-        correction for ``family`` intervals.
+        The ratio is the total variation of the weights divided by that of the estimate ``reference``. The interval is
+        Student's for the mean logarithm of the ratio, with Bonferroni's correction for ``family`` intervals.
         """
         pairs = zip(self.values["proximal"], self.values[reference], strict=True)
         ratios = interval([math.log(a / b) for a, b in pairs], confidence=1 - LEVEL / self.family)
@@ -134,7 +134,7 @@ class Confirmation:
         return math.exp(ratios.mean), math.exp(ratios.mean - half), math.exp(ratios.mean + half)
 
     def verdict(self, reference: str) -> str:
-        """Return "better" or "worse" for the weights compared with another estimate, or "" if neither is clear."""
+        """Return "better" or "worse" if the weights clearly are, compared with the estimate ``reference``; else ""."""
         _, low, high = self.ratio(reference)
         return "better" if high < 1 else "worse" if low > 1 else ""
 
@@ -176,7 +176,8 @@ class SlopeRatios:
 def slope_ratios(rows: Rows) -> dict[float, SlopeRatios]:
     """Return the ratios of slopes per kappa.
 
-    Only settings with h <= 0.02 for which the estimate Γ1 resolves the density (slope above 1/2) are used.
+    Only settings of the Ornstein-Uhlenbeck flow in dimensions 1 and 2 are used, with h <= 0.02, with results for both
+    orientations, and for which the estimate Γ1 resolves the density (slope above 1/2).
     """
     slopes: dict[tuple[Any, ...], dict[str, dict[str, float]]] = {}
     for arguments, result in rows:
@@ -244,7 +245,7 @@ def other_flows_table(rows: Rows, *, relations: bool = False) -> str:
 
 
 def best_of_dimension(rows: Rows, N: int = 300) -> dict[int, Best]:
-    """Return, per dimension, the kappa and epsilon with the smallest total variation at t = 0.5."""
+    """Return, per dimension, the setting (kappa and epsilon) with the smallest total variation at t = 0.5."""
     best: dict[int, Best] = {}
     for setting in best_settings(rows, ON_THE_WAY):
         if setting.N == N and (setting.p not in best or setting.tv("proximal") < best[setting.p].tv("proximal")):
@@ -253,7 +254,7 @@ def best_of_dimension(rows: Rows, N: int = 300) -> dict[int, Best]:
 
 
 def dimension_curves(rows: Rows) -> dict[str, dict[int, float]]:
-    """Return the total variations per dimension at the best settings, for the plot."""
+    """Return the total variations at the best settings, by label in the plot and by dimension."""
     names = {
         "weights": "proximal",
         "weights, w = 0": "w = 0",

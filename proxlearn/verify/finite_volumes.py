@@ -60,7 +60,7 @@ def bernoulli(x: np.ndarray) -> np.ndarray:
 
 
 def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float, dt: float) -> np.ndarray:
-    """Return the masses of the cells after a time step with the potential ``phi`` at the centres."""
+    """Return the masses of the cells after a time step ``dt``, where ``phi`` is the potential at the cell centres."""
     rise = beta * np.diff(phi)
     rate = dt / (beta * width**2)
     # Rates at which mass moves from a cell to its right neighbour, and from that neighbour back.
@@ -100,7 +100,7 @@ class GridFlow(KnownFlow):
 
     @abstractmethod
     def potential(self, x: np.ndarray) -> Potential:
-        """Return the first variation at the points x, as a function of the masses at x."""
+        """Return the function that maps the masses of the cells to the first variation at their centres ``x``."""
 
     def initial_masses(self, grid: UniformGrid) -> np.ndarray:
         """Return the initial masses of the cells, computed as differences of the distribution function."""
@@ -140,7 +140,7 @@ class GridFlow(KnownFlow):
         return float(self.masses(time) @ (self.grid.centres**2 + self.grid.width**2 / 12))
 
     def quantiles(self, levels: np.ndarray, time: float) -> np.ndarray:
-        """Return the quantiles of the solution at levels in (0, 1)."""
+        """Return the quantiles of the solution at ``time`` for the given levels in (0, 1)."""
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
         return np.asarray(np.interp(levels, distribution / distribution[-1], self.grid.edges))
 
@@ -153,7 +153,7 @@ class GridFlow(KnownFlow):
 
 
 def spatial_errors(flow: GridFlow, cells: tuple[int, ...], steps: int) -> list[float]:
-    """Return the L1 distance between the solutions with n and 2n cells, for every n in ``cells``.
+    """Return the L1 distance between the final solutions with n and 2n cells, for every n in ``cells``.
 
     ``steps`` is the number of time steps on the first grid. The number of time steps grows with the square of the
     number of cells, so that the errors in time and space decrease together.
@@ -166,7 +166,7 @@ def spatial_errors(flow: GridFlow, cells: tuple[int, ...], steps: int) -> list[f
 
 
 def temporal_errors(flow: GridFlow, cells: int, steps: tuple[int, ...]) -> list[float]:
-    """Return the L1 distance between the solutions with m and 2m time steps, for every m in ``steps``."""
+    """Return the L1 distance between the final solutions with m and 2m time steps, for every m in ``steps``."""
     return [float(np.abs(_final_masses(flow, cells, m) - _final_masses(flow, cells, 2 * m)).sum()) for m in steps]
 
 

@@ -28,7 +28,7 @@ from proxlearn.verify.known_flow import KnownFlow
 
 
 class GaussianFlow(KnownFlow):
-    """A linear flow that starts from the normal distribution N(mean_0, variance_0 I)."""
+    """A linear flow that starts from N(mean, variance I), with the same ``mean`` in every coordinate."""
 
     horizon = 1.0
     beta = 1.0
@@ -71,9 +71,9 @@ class GaussianFlow(KnownFlow):
         """Return the exact solution of the N coupled equations after a time h, for a given Brownian increment.
 
         ``noise`` is the increment divided by sqrt(h), as an Euler-Maruyama step uses it. The exact solution depends on
-        int exp(-rate (h - s)) dB_s, which is normally distributed and correlated with the increment; its part that is
-        independent of the increment is computed from ``further``. The mean of the particles and their deviations from
-        the mean satisfy independent linear equations with different rates.
+        int exp(-rate (h - s)) dB_s, which is normally distributed and correlated with the increment. The part of this
+        integral that is independent of the increment is computed from the standard normal numbers ``further``. The mean
+        of the particles and their deviations from the mean satisfy independent linear equations with different rates.
         """
         theta_mean, noise_mean, further_mean = (values.mean(0) for values in (theta, noise, further))
         deviations = (theta - theta_mean, noise - noise_mean, further - further_mean)

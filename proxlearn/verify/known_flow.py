@@ -31,7 +31,7 @@ class KnownFlow(ABC):
     """End time of the flow."""
     functional: Functional
     moments: tuple[str, ...]
-    """Moments whose error has a leading term of order h: ``mean`` and ``second``."""
+    """Names of the moments whose error has a leading term of order h: ``second`` and, for some flows, ``mean``."""
 
     @abstractmethod
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
@@ -49,7 +49,8 @@ class KnownFlow(ABC):
     def squared_energy_distance(self, theta: Tensor, time: float) -> float:
         """Return the energy distance between the empirical distribution of the locations and p_t.
 
-        It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, with X from the empirical distribution and Y from the solution.
+        It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, where X and X' are independent draws from the empirical distribution,
+        and Y and Y' are independent draws from p_t.
         """
 
 

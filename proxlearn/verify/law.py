@@ -1,8 +1,8 @@
 """Comparison of the distribution of the particles with the solution: errors as functions of the step size h and of N.
 
-The leading error of Euler-Maruyama is O(h), far below the Monte Carlo error of a cloud. Errors as functions of h are
-therefore differences between two solutions for the same Brownian path: the recursion and, if it is known, the exact
-solution of the N coupled equations; otherwise, the recursions with h and with h/2.
+The leading error of the Euler-Maruyama method is O(h), far below the Monte Carlo error of a cloud. Errors as functions
+of h are therefore differences between two solutions for the same Brownian path. One is the recursion with the step size
+h. The other is the exact solution of the N coupled equations if it is known; otherwise, it is the recursion with h/2.
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dic
 
 
 def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dict[str, list[float]]:
-    """Return, for every N, the square root of the energy distance to the solution and, in one dimension, W2."""
+    """Return the distances between the cloud and the solution at the horizon, in the order of ``sizes``.
+
+    ``energy`` is the square root of the energy distance; ``W2``, the Wasserstein distance, is present only in one
+    dimension.
+    """
     result: dict[str, list[float]] = {"energy": []}
     for N in sizes:
         rng = generator(seed, N)
@@ -76,7 +80,11 @@ def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dic
 
 
 def wasserstein(flow: KnownFlow, theta: Tensor, time: float, per_particle: int = 64) -> float:
-    """Return W2 between the empirical distribution and the solution in one dimension, from their quantile functions."""
+    """Return the Wasserstein distance W2 between the empirical distribution and the solution in one dimension.
+
+    It is the L2 distance between the two quantile functions at ``time``, computed with ``per_particle`` equally spaced
+    levels per particle.
+    """
     N = len(theta)
     levels = (np.arange(N * per_particle) + 0.5) / (N * per_particle)
     ordered = np.repeat(np.sort(theta[:, 0].numpy()), per_particle)
@@ -107,10 +115,11 @@ class Order:
 
 
 def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Order:
-    """Return the slope of log|error| on log(scale), fitted for each seed, with Student's interval over the seeds.
+    """Return the slope of log|error| on log(scale): the mean over the seeds, with Student's interval.
 
-    ``errors`` has one row per seed. The seeds are independent, so the interval is approximately valid, apart from
-    the bias that the logarithm of noisy values causes.
+    ``errors`` has one row per seed, and a slope is fitted to each row. The seeds are independent, so the interval is
+    approximately valid, apart from the bias that the logarithm of noisy values causes. The half-width is NaN if there
+    is only one seed.
     """
     from scipy.stats import t
 
@@ -127,8 +136,8 @@ def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Ord
 def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, float]:
     """Return the second moment of the particles with proximal and with equal weights, for the same noise.
 
-    The drift of an interaction or a risk is an integral against the weights, so weights that follow the density replace
-    p by p^2 in this integral.
+    The drift of an interaction or a risk is a weighted sum over the particles. If the weights are proportional to the
+    density p of the particles, this sum approximates an integral against p^2 instead of p.
     """
     rng = generator(seed, N)
     theta = flow.draw(N, rng)

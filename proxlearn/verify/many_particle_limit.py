@@ -82,10 +82,10 @@ def gaussian_exponents(
     share_of_w: float = 1.0,
     noise_scale: float = 1.0,
 ) -> list[float]:
-    """Return the slope of log r on log p after every step, for N = infinity (orientation=consistent).
+    """Return the slope of log r on log p after every step, for infinitely many particles (orientation=consistent).
 
-    The particles follow Euler-Maruyama steps of V = |theta|^2 / 2 from N(0, variance), and the initial weights are the
-    density. Every function exp(-a |theta|^2 / 2) is represented by its precision a.
+    The particles start from N(0, variance) and follow the Euler-Maruyama method for V = |theta|^2 / 2. The initial
+    weights are the density. Every function exp(-a |theta|^2 / 2) is represented by its precision a.
     """
     kappa = beta * epsilon / h
     weights, slopes, log_z = 1 / variance, [], 0.0
@@ -107,7 +107,7 @@ def gaussian_exponents(
 def limit_of_weights(
     flow: GridFlow, kappa: float, times: tuple[float, ...], *, orientation: str = "consistent", share_of_w: float = 1.0
 ) -> list[dict[str, float]]:
-    """Solve the limit equation by finite volumes; return, at each time, how well the weights agree with the density.
+    """Solve the limit equation by finite volumes; return, for each time, how well the weights agree with the density.
 
     The equation is (*) in the docstring of this module. The initial weights are the density. ``slope`` is the slope of
     log r on log p, weighted with p. ``tv`` is the total variation between r and p at the particles, which equals the

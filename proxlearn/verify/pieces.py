@@ -50,7 +50,7 @@ def call(function: Callable[..., Mapping[str, Any]], arguments: dict[str, Any]) 
 
 
 def compute(pieces: Sequence[Piece], results: Path, parallel: int, caption: str) -> int:
-    """Compute the pieces without a stored result, with one thread each, and return an exit code."""
+    """Compute the pieces that have no stored result, using one thread per piece, and return an exit code."""
     folder = results.parent
     check_writable(folder, "choose another --output")
     folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(
 ON_GRID = ("double_well", "aggregation", "one_parameter_network")
 INTERACTING = ("quadratic_interaction-1", "aggregation", "one_parameter_network")
 TIMES = (0.5, 1.5)
-"""Times at which the weights of the Ornstein-Uhlenbeck flow are compared, before and near equilibrium."""
+"""Times, before and near equilibrium, at which the weights of the Ornstein-Uhlenbeck flow are compared."""
 FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
 """The values of epsilon, as multiples of Silverman's variance."""
@@ -43,7 +43,7 @@ CONFIRMED = {
 They were chosen with the seeds of the comparison of all settings and are tested with other seeds, so that the choice
 does not bias the test."""
 FIRST_SEED = 100
-"""The first of these other seeds."""
+"""The first of the seeds with which the choices in CONFIRMED are tested."""
 LARGEST_H, SMALLEST_H = 0.1, {300: 8e-4, 1000: 2e-3}
 """Limits of h = beta epsilon / kappa: the upper limit ensures stability, and the lower limits (by N) keep runs
 short."""
@@ -156,8 +156,9 @@ def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, 
 def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
     """Measure the descent during a run: F_beta of the solution and of the particles, and the proximal objective.
 
-    ``errors`` are the standard errors of the changes of the particles' F_beta. ``falls`` is the number of steps in
-    which the proximal objective does not rise.
+    F_beta is computed at ``rows`` + 1 equally spaced times; ``errors`` are the standard errors of the changes of the
+    particles' F_beta between these times. ``falls`` is the number of steps in which the proximal objective does not
+    rise.
     """
     solved = make_flow(flow)
     rng = generator(seed, N)

@@ -99,8 +99,8 @@ def banana_table() -> Any:
 def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
     """Return the results for one problem, N and seed: the risks of all updates, and the processor times of a step.
 
-    The key of a cell is "MULTIPLE KAPPA"; its value contains the risk and the time per step of every update, in the
-    order of UPDATES.
+    The results of a cell have the key "MULTIPLE KAPPA" and contain the risk and the time per step of every update, in
+    the order of UPDATES.
     """
     X, y, X_test, y_test = make_problem(problem, seed)
     risk = Risk(X, y)
@@ -136,7 +136,7 @@ def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
 def _timed_fit(
     risk: Risk, cloud: PointCloud, hyper: Hyper, recorded: list[int], seed: int, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return the test risks at the recorded steps (None after divergence) and the processor time per step."""
+    """Return the test risks at the recorded steps (None if the fit has diverged) and the processor time per step."""
     for _ in recursion.iterate(risk, cloud, hyper, 3, seed=seed, threads=1):
         pass
     risks: list[float | None] = []

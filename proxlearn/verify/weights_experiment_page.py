@@ -150,7 +150,7 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
 
 
 def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
-    """Return two sentences per update with the numbers of cells and the largest gain, then TERMS."""
+    """Return two sentences per update with the numbers of cells and the largest gain, followed by TERMS."""
     sentences = []
     for update in UPDATES:
         parts = []
