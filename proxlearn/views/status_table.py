@@ -18,8 +18,8 @@ from proxlearn.run.sweep_folder import JobState, SweepFolder
 HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa", "remark")
 RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa")
 KAPPA_NOTE = (
-    f"kappa = beta epsilon / h: near equilibrium (with noise_scale = 1), the weights hardly depend on the risk above "
-    f"{BLIND_KAPPA:g} and mostly follow it at 1 or less.\n"
+    f"kappa = beta epsilon / h: near equilibrium (with noise_scale = 1), the weights hardly depend on the risk "
+    f"if kappa exceeds {BLIND_KAPPA:g}, and mostly follow the risk if kappa is 1 or less.\n"
 )
 DEPTH = 4
 """Number of levels below a folder that are searched for runs; outputs/<dataset>/<run> is two levels below outputs."""

@@ -66,7 +66,8 @@ def plain_ticks(axis: Axis, few: bool = False) -> None:
 def ticks_beyond_curves(axis: Axis) -> None:
     """Set the ticks and limits of a logarithmic axis such that the first and the last tick enclose the data.
 
-    The ticks of an axis that spans less than three decades are 1, 2 and 5 times a power of ten.
+    The ticks are 1, 2 and 5 times powers of ten. If there would be fewer than three ticks, ``plain_ticks`` is called
+    instead. An axis whose data span three decades or more is not changed.
     """
     low, high = axis.get_data_interval()
     if not 0 < low <= high < 1000 * low:
@@ -87,9 +88,9 @@ def ticks_beyond_curves(axis: Axis) -> None:
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
-    """Return the values, with NaN for those that an axis cannot show; a NaN leaves a gap in the curve.
+    """Return the values, with NaN in place of each value that an axis cannot show; a NaN leaves a gap in the curve.
 
-    Examples are 1e300 in a diverged run, and zero on a logarithmic axis.
+    Examples of such values are 1e300 in a diverged run, and zero on a logarithmic axis (``log=True``).
     """
     size = np.abs(values)
     return np.where((size <= LARGEST_DRAWN) & ((np.asarray(values) >= 1 / LARGEST_DRAWN) | (not log)), values, np.nan)

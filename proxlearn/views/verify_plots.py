@@ -15,7 +15,7 @@ from proxlearn.views.style import GREY, class_colours, figure, house_style
 
 
 def save_png(fig: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a plot as a PNG file, which is the only format that the page needs; return its path in a list."""
+    """Write a plot to ``name``.png, the format that the pages of `proxlearn verify` show; return the path in a list."""
     content = io.BytesIO()
     fig.savefig(content, format="png", dpi=130)
     write_atomically(folder / f"{name}.png", content.getvalue())
@@ -84,7 +84,11 @@ def draw_weights(
     dimensions: Mapping[str, Mapping[int, float]],
     folder: Path,
 ) -> list[Path]:
-    """Plot two ratios of slopes (measured and in theory) against kappa, and total variations against the dimension."""
+    """Plot two ratios of slopes (measured and in theory) against kappa, and total variations against the dimension.
+
+    ``measured`` and ``theory`` map kappa to the two ratios. ``dimensions`` maps the name of each curve to its total
+    variations by dimension.
+    """
     with house_style():
         fig, (left, right) = figure(9.2, 3.3, 2)
         labels = ("w = 0 / with the energy", "orientation=paper / consistent")

@@ -1,7 +1,7 @@
 """Write the files of a comparison: compare.md, tables and plots of two blocks of methods.
 
-compare.md shows all of them. Each block also has a .csv file, with one row per dataset and method, and a .tex file with
-the tables in LaTeX.
+compare.md shows all tables and plots. Each block also has a .csv file, with one row per dataset and method, and a .tex
+file with the tables in LaTeX.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _splits_phrase(comparison: Comparison) -> str:
-    """Return the number of random splits as a phrase; brackets after it list the datasets that have other numbers."""
+    """Return the number of random splits as a phrase, with the datasets that have another number in brackets."""
     others = ", ".join(f"{name}: {number}" for name, number in comparison.exceptions.items())
     noun = "random split" if comparison.splits == 1 else "random splits"
     return f"{comparison.splits} {noun}" + (f" ({others})" if others else "")
@@ -261,7 +261,10 @@ def summary(folder: Path) -> str:
 
 
 def block_sections(comparison: Comparison) -> list[Section]:
-    """Return the blocks that have methods in this comparison, or only the reference methods if no block has any."""
+    """Return one section for each block that has methods in this comparison.
+
+    If no block has methods, return a single section with the reference methods.
+    """
     references = tuple(method for method in comparison.methods if method.block == "reference")
     sections = []
     for block, (name, title, about) in SECTIONS.items():
@@ -273,7 +276,10 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return lines with the results on the split of the samplers' authors; no mean includes these results."""
+    """Return lines with the results on the split of the samplers' authors, which no mean includes.
+
+    The list is empty if there are no such results.
+    """
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:

@@ -95,7 +95,7 @@ def _dot(axes: Axes, place: int, estimate: Interval, colour: str) -> None:
 
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
-    """Return axis limits that include the intervals of the block's methods and those of reference methods nearby."""
+    """Return axis limits that include the intervals of the block's methods and those of nearby reference methods."""
     ends = {place: _ends(estimate) for place, estimate in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(start for start, _ in own), max(end for _, end in own)
@@ -177,7 +177,7 @@ def _differences(comparison: Comparison, measure: str) -> CellText:
 
 
 def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """Return the mean difference of a metric between a method and ProxLearn on the same splits, with intervals."""
+    """Return the mean difference of a metric (the method minus ProxLearn) over their common splits, with intervals."""
     ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
     return paired(theirs, ours, comparison.test_share(dataset))
 

@@ -60,7 +60,8 @@ class CloudHistory:
 def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     """Yield at most ``frames`` of the stored clouds, from the first to the newest valid one.
 
-    The clouds are spread evenly over the stored checkpoints; damaged checkpoints are skipped.
+    The clouds are spread evenly over the stored checkpoints. Damaged checkpoints and checkpoints of other runs are
+    skipped with a notice.
     """
     store = RunFolder(folder).checkpoints
     newest = newest_checkpoint(RunFolder(folder))

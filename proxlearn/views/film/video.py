@@ -54,7 +54,10 @@ def find_ffmpeg() -> str:
 
 
 def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) -> bytes:
-    """Return the images as a looping GIF, scaled down if it would have more than ``most_bytes`` bytes."""
+    """Return the images as a looping GIF, scaled down if it would have more than ``most_bytes`` bytes.
+
+    Raise InputError if the GIF is too large even at the smallest scale.
+    """
     frames = list(images)
     for scale in GIF_SCALES:
         content = _encode_gif(frames, scale, frame_seconds)

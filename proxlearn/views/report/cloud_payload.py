@@ -101,7 +101,11 @@ def quantise(values: np.ndarray) -> dict[str, Any]:
 
 
 def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Return one number per point and estimate: f, the probability of the second class, or the predicted class."""
+    """Return one number per point and estimate.
+
+    For two features, it is the predicted class if there are more than two classes, and the probability of the second
+    class if there are two classes. In all other cases, it is f.
+    """
     if X.shape[1] == 2 and len(model.classes) > 2:
         return model.labels(X)
     if X.shape[1] == 2 and model.classes:

@@ -1,4 +1,4 @@
-"""Render a self-contained HTML page about runs and sweeps; only a watched page makes requests.
+"""Render a self-contained HTML page about runs and sweeps; the page makes requests only with `report --watch`.
 
 Run folders may come from an untrusted source. Their content is embedded as JSON in which no HTML tag can begin, and the
 script inserts it as text. Only the script of the page can run, because the content security policy identifies it by its

@@ -1,4 +1,4 @@
-"""Collect the data of a report page as plain values for JSON; text is not escaped here, but in page.py."""
+"""Collect the data of a report page as values for JSON; page.py escapes the text."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ReportRuns:
 
     runs: list[RunEntry]
     tables: dict[str, list[JobState]]
-    """Rows of each table by heading: one table per sweep, and one for several runs that were given individually."""
+    """Rows of each table by heading: one table per sweep, and one if several runs were given individually."""
     parameters: list[str]
     """Settings that differ between the runs; the page can show each of them by colour."""
 
@@ -123,7 +123,7 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _unique_name(run: RunData, values: dict[str, str], taken: dict[str, RunEntry]) -> str:
-    """Return a unique name: the settings that differ between the runs, or the title if there are none or too many."""
+    """Return a unique name: the settings that differ between the runs, or the title if none or too many differ."""
     by_settings = ", ".join(f"{key}={value}" for key, value in values.items())
     name = by_settings if values and len(values) <= MOST_NAMED else run.title
     return name if name not in taken else f"{name} ({run.path.name}, {len(taken)})"

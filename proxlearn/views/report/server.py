@@ -1,4 +1,4 @@
-"""An HTTP server that serves a watched report page and is reachable only from this machine."""
+"""The HTTP server of `proxlearn report --watch`, which is reachable only from this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Accepted values of the Host header; others may come from a site whose DNS entry points to this machine."""
+        """Accepted values of the Host header; any other may come from a site whose DNS entry points to this machine."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:

@@ -86,7 +86,10 @@ def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
 
 
 def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
-    """Read points.csv, which contains the data points; return None if it is absent or if values cannot be drawn."""
+    """Read points.csv, which contains the data points.
+
+    Return None if the file is absent, or if it contains a number that is too large to be drawn.
+    """
     table = _read_optional(path)
     if table is None:
         return None
@@ -160,7 +163,7 @@ RISK_FORMULAS = {
     "cross_entropy": "mean cross-entropy",
     "huber": "mean Huber loss",
 }
-"""The risk of each loss in words, for the labels of plots."""
+"""Formula or name of the risk for each loss, for the labels of plots."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,10 @@ class RunData:
 
     @property
     def selection_seconds(self) -> float | None:
-        """The duration of the selection, which status.json does not include; None if it is unknown."""
+        """The duration of the selection in seconds, which status.json does not include.
+
+        None if there was no selection, or if its duration is unknown.
+        """
         with contextlib.suppress(AbsentFile):
             seconds = read_json(RunFolder(self.path).selection).get("seconds")
             return float(seconds) if isinstance(seconds, int | float) else None
@@ -220,7 +226,7 @@ class RunData:
 
     @property
     def risk_label(self) -> str:
-        """The label of an axis of the risk; it names the loss of model.json, because the config may leave it open."""
+        """The label of a risk axis; the loss is read from model.json, because the config need not specify a loss."""
         name = self.model["loss"]
         return f"risk: {RISK_FORMULAS.get(name, f'mean of the loss {name}')}"
 
@@ -228,8 +234,8 @@ class RunData:
     def kappa(self) -> float | None:
         """The ratio beta epsilon / h at the newest step; None if it is unknown or if the run has no proximal step.
 
-        Earlier versions did not store it; for their runs, it is computed from the config if h, beta and epsilon are
-        constant.
+        Runs of earlier versions did not store kappa. For such a run, kappa is computed from the config if h, beta and
+        epsilon are constant.
         """
         config, stored = self.config, self.status.get("kappa")
         if config.get("weights", "proximal") != "proximal":
@@ -303,7 +309,7 @@ def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
 def _read_selection(
     folder: RunFolder, config: dict[str, Any], stored: TrainConfig, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the selected values of keys that have none in the config.
+    """Return the values in selection.json of the keys that have no value in the config.
 
     Raise InputError if the run used other values.
     """

@@ -48,7 +48,7 @@ def draw_risk(run: RunData) -> list[Path]:
 
 
 def plot_risk(axes: Axes, run: RunData) -> None:
-    """Plot the risk over the recursions k on logarithmic axes, for both estimates and both parts of the data."""
+    """Plot the risk over the recursions k, for both estimates and both parts; if possible, the axes are logarithmic."""
     logged = run.metrics[run.metrics["step"] > 0]
     curves = logged if len(logged) else run.metrics
     marker = "o" if len(curves) < 3 else ""
@@ -72,7 +72,10 @@ def plot_risk(axes: Axes, run: RunData) -> None:
 
 
 def draw_health(run: RunData) -> list[Path]:
-    """Draw health.png and health.pdf: the effective sample size and the largest off-diagonal share of the kernel."""
+    """Draw health.png and health.pdf: the effective sample size and the largest off-diagonal share of the kernel.
+
+    Return the paths, or an empty list if the run has logged fewer than two steps.
+    """
     curves = run.metrics[run.metrics["step"] > 0]
     if len(curves) < 2:
         # A curve needs two points.
@@ -146,11 +149,14 @@ def _draw_matrix(axes: Axes, table: pd.DataFrame, classes: list[str]) -> None:
 
 
 GRID = 400
-"""Number of points at which the function is evaluated."""
+"""Number of points at which the learned function is evaluated."""
 
 
 def draw_function(run: RunData) -> list[Path]:
-    """Draw function.png and function.pdf: the learned function of the newest cloud."""
+    """Draw function.png and function.pdf: the learned function of the newest cloud.
+
+    Return the paths, or an empty list if the run has no data points to draw or no valid checkpoint.
+    """
     model = find_model(run.path)
     if run.points is None or model is None:
         return []
@@ -178,7 +184,11 @@ IMAGE_INCHES = 0.68
 
 
 def draw_images(run: RunData) -> list[Path]:
-    """Draw images of the weights by class: a row for the weighted mean, then one per heaviest particle."""
+    """Draw images.png and images.pdf: the weights of each class as images.
+
+    The first row shows the weighted mean of the cloud, and each further row shows one of the heaviest particles. Return
+    the paths, or an empty list if the run has no valid checkpoint.
+    """
     model = find_model(run.path)
     if model is None:
         return []
@@ -226,7 +236,10 @@ MARGIN = 0.05
 
 
 def draw_regions(run: RunData) -> list[Path]:
-    """Draw regions.png and regions.pdf: the decision regions of the newest cloud."""
+    """Draw regions.png and regions.pdf: the decision regions of the newest cloud.
+
+    Return the paths, or an empty list if the run has no data points to draw or no valid checkpoint.
+    """
     model = find_model(run.path)
     if run.points is None or model is None:
         return []
@@ -248,7 +261,10 @@ FAST_TANH = Activation("tanh as a sigmoid", fast_tanh)
 
 
 def _with_fast_tanh(model: Model) -> Model:
-    """Return the model with ``fast_tanh`` in place of tanh; its outputs at the grid points differ by rounding only."""
+    """Return the model with ``fast_tanh`` in place of tanh, which changes its outputs by rounding only.
+
+    A model with other neurons is returned unchanged.
+    """
     neuron = model.neuron
     if not isinstance(neuron, Perceptron) or neuron.activation != ACTIVATIONS["tanh"]:
         return model

@@ -116,16 +116,20 @@ def remarks(run: RunData) -> list[str]:
 
 
 def _is_kappa_selected(run: RunData) -> bool:
-    """Return whether the selection chose all numbers in kappa; it chooses them for the risk of the network."""
+    """Return whether the selection chose beta, epsilon and h, the parameters in kappa = beta epsilon / h.
+
+    The selection chooses them for the risk of the network, so the summary of such a run does not explain kappa.
+    """
     selected = run.status.get("selected")
     return isinstance(selected, dict) and {"beta", "epsilon", "h"} <= set(selected)
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the first logged step from which no logged step changes a weight beyond rounding; None if there is none.
+    """Return the first logged step from which on all logged steps leave the weights unchanged up to rounding.
 
-    A kernel near the identity is not a criterion, because a small share of the weight of a heavy particle can change
-    the weight of a light particle considerably.
+    Return None if there is no such step. It is not sufficient that the kernel is close to the identity: if a heavy
+    particle transfers even a small fraction of its mass to a light particle, the weight of the light particle can
+    change considerably.
     """
     if "weights_change" not in run.metrics:
         return None
@@ -201,7 +205,7 @@ def result_table(run: RunData) -> pd.DataFrame:
 
 
 def _test_rows(run: RunData) -> str:
-    """Return "48 rows that were", with the number of test rows, which is unknown for a real target."""
+    """Return a phrase such as "48 rows that were", or "rows that were" if the number of test rows is unknown."""
     if run.confusion is None:
         return "rows that were"
     counts = run.confusion[(run.confusion["part"] == "test") & (run.confusion["estimate"] == ESTIMATES[0])]["count"]

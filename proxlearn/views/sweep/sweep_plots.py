@@ -31,12 +31,12 @@ class SweepData:
 
     path: Path
     parameters: list[str]
-    """Swept keys other than the repeats; the key with the most values comes first and is shown by colour."""
+    """Swept keys that are not in REPEATS, in descending order of their numbers of values."""
     metrics: pd.DataFrame
 
     @property
     def final(self) -> pd.DataFrame:
-        """The newest row of each job."""
+        """The newest logged row of each job."""
         return self.metrics.loc[self.metrics.groupby("job")["step"].idxmax()]
 
     def values(self, parameter: str) -> list[str]:
@@ -46,7 +46,7 @@ class SweepData:
 
 
 def read_sweep(folder: Path, states: list[JobState]) -> SweepData | None:
-    """Read the metrics that the jobs have logged so far; return None if there are none."""
+    """Read the metrics that the jobs have logged so far; return None if no job has logged metrics."""
     tables = []
     for state in states:
         if state.run is None or state.job.same_as is not None:
@@ -76,7 +76,7 @@ def varied_keys(states: list[JobState]) -> list[str]:
 
 
 def is_numeric(values: list[str]) -> bool:
-    """Return whether all values are numbers."""
+    """Return whether all strings in ``values`` denote numbers; NaN does not count as a number."""
     try:
         return all(float(value) == float(value) for value in values)
     except ValueError:
@@ -94,9 +94,9 @@ Panel = tuple[Axes, pd.DataFrame]
 
 
 def draw_curves(sweep: SweepData) -> list[Path]:
-    """Draw the risk and the accuracy over the recursions k.
+    """Draw the risk and the accuracy over the recursions k; return the paths of the plots.
 
-    The colour shows the first parameter, and there is one panel per combination of the other parameters.
+    The colour shows the value of the first parameter. There is one panel per combination of values of the others.
     """
     paths = []
     for metric in logged_metrics(sweep):
@@ -197,14 +197,18 @@ def draw_heat_maps(sweep: SweepData) -> list[Path]:
 
 
 def logged_metrics(sweep: SweepData) -> Iterator[str]:
-    """Yield the metrics that at least one run has logged."""
+    """Yield the metrics in LABELS that at least one run has logged."""
     yield from (metric for metric in LABELS if metric in sweep.metrics and sweep.metrics[metric].notna().any())
 
 
 def create_panels(
     sweep: SweepData, rows: pd.DataFrame, parameters: list[str], width: float = 4.2
 ) -> tuple[Figure, list[Panel]]:
-    """Create a figure with a panel (axes and their rows) for each of the first MOST_PANELS combinations of values."""
+    """Create a figure with one panel for each of the first MOST_PANELS combinations of the values of ``parameters``.
+
+    A panel is a pair: its axes, and the rows of the table to draw in them. ``width`` is the width of a single
+    panel in inches; several panels beside each other are narrower.
+    """
     combinations = list(product(*(sweep.values(parameter) for parameter in parameters)))[:MOST_PANELS]
     columns = min(len(combinations), MOST_COLUMNS)
     lines = math.ceil(len(combinations) / columns)
@@ -224,7 +228,10 @@ def create_panels(
 
 
 def parameter_colours(sweep: SweepData, index: int) -> dict[str | None, str]:
-    """Return a colour per value of the parameter at ``index``: a scale for numbers, distinct colours otherwise."""
+    """Return a colour per value of the parameter at ``index``: a scale for numbers, distinct colours otherwise.
+
+    If there is no such parameter, the only key is None, which stands for all rows.
+    """
     if len(sweep.parameters) <= index:
         return {None: class_colours(2)[0]}
     values = sweep.values(sweep.parameters[index])
@@ -245,5 +252,5 @@ def add_labels(fig: Figure, panels: list[Panel], label: str, coloured: list[str]
 
 
 def symbol(parameter: str) -> str:
-    """Return the paper's symbol for a parameter, or its name if there is none."""
+    """Return the paper's symbol for a parameter, or the name of a parameter without a symbol."""
     return SYMBOLS.get(parameter, parameter)

@@ -35,7 +35,7 @@ HEADINGS = {
 }
 """Column headings in summary.md for the metrics of metrics.csv."""
 METRICS_NOTE = "\nThe metrics are computed on the test part at the newest logged step.\n"
-VALIDATION_NOTE = "\nThe validation metrics are computed on held-out training rows; compare settings by them.\n"
+VALIDATION_NOTE = "\nThe validation metrics are computed on held-out training rows; use them to compare settings.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:
@@ -94,7 +94,7 @@ def readable_table(states: list[JobState]) -> pd.DataFrame:
 def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
     """Return the mean and standard deviation, over seeds and splits, of the metrics of finished jobs.
 
-    The result is None if no seed or split was swept, or if there are no metrics.
+    The result is None if no seed or split was swept, or if no finished job has metrics.
     """
     parameters = varied_keys(states)
     if len(parameters) == len(states[0].job.values):
@@ -126,7 +126,7 @@ def count_states(states: list[JobState], noun: str = "jobs") -> str:
 
 
 def summary(folder: Path, continue_with: str = SAME_COMMAND) -> str:
-    """Return the text that a sweep prints at its end; ``continue_with`` names the command that continues it."""
+    """Return the text that a sweep prints at its end; ``continue_with`` names the command that continues the sweep."""
     states = SweepFolder(folder).look()
     lines = ["", markdown(readable_table(states)), count_states(states)]
     if any(state.state not in (DONE, "invalid") for state in states):
