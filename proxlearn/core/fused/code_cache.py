@@ -190,9 +190,14 @@ class PassCache(_Cache):
 
 
 @functools.cache
-def sources_key(folder: Path = Path(__file__).parent) -> str:
-    """Return a digest of the compiler versions and of the sources of all passes, because a pass may inline others."""
-    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+def sources_key(core: Path = Path(__file__).parents[1]) -> str:
+    """Return a digest of the compiler versions and of all sources whose code or constants a pass may contain.
+
+    These are the files in core/fused, because a pass may inline functions of other files, and core/noise.py, whose
+    constants are compiled into the passes that draw random numbers.
+    """
+    paths = [*sorted((core / "fused").glob("*.py")), core / "noise.py"]
+    sources = b"".join(path.read_bytes() for path in paths)
     versions = f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}"
     return hashlib.sha256(sources + versions.encode()).hexdigest()[:12]
 
