@@ -32,8 +32,8 @@ class PointCloud:
 
     The weights are stored as logarithms, because over 10^6 steps a weight may become smaller than the smallest positive
     float. A cloud is not changed in place; a step returns a new one. Two clouds compare equal only if they are the same
-    object; compare their tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its
-    arguments; the constructor takes logarithms and checks nothing.
+    object; compare their tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes the weights and checks its
+    arguments; the constructor takes the logarithms of the weights and checks nothing.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class PointCloud:
         device : torch.device or str
             Device of the tensors.
         dtype : torch.dtype
-            Precision of theta; the weights stay in float64.
+            Precision of theta; the weights are always in float64.
 
         Returns
         -------

@@ -20,7 +20,7 @@ class CompileTime:
         self.load_seconds = 0.0
         """Seconds spent loading compiled functions from the cache."""
         self.cache_error: OSError | None = None
-        """Error that prevented the most recently compiled function from being cached; None if there was none."""
+        """Error that prevented the most recently compiled function from being cached, or None if it was cached."""
         self.on_start: Callable[[], None] | None = None
         """Function that is called when a compilation starts."""
         self._depth, self._start = 0, 0.0

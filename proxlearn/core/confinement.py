@@ -23,7 +23,7 @@ are not named)."""
 
 
 def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -> Tensor | None:
-    """Return the strength lambda of every coordinate, shape (p,) in float64, or None if there is no confinement."""
+    """Return the strength lambda of every coordinate, shape (p,) in float64, or None if all strengths are 0."""
     if isinstance(confinement, Mapping):
         for name in confinement:
             if name not in blocks:

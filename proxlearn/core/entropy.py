@@ -102,7 +102,8 @@ def _column_sums(parts: Iterable[Tensor]) -> Tensor:
 def _nearest(theta: Tensor, tile: Tensor, mean: Tensor, deviations: Tensor, count: int) -> Tensor:
     """Return the indices of the ``count`` nearest other particles of each particle in ``tile``, up to rounding.
 
-    The squared distances are computed from squared norms, which loses less precision if the mean is 0.
+    The squared distances are computed from squared norms. The mean is subtracted from the locations, because this
+    method loses less precision for centred points.
     """
     queries = (theta[tile] - mean) / deviations
     nearest, indices = queries.new_empty(len(tile), 0), tile.new_empty(len(tile), 0)

@@ -190,10 +190,11 @@ BLIND_KAPPA = 18.0
 def energy_share(kappa: float, noise_scale: float = 1.0) -> float:
     """Return the share of the energy in log rho near equilibrium; the density of the particles accounts for the rest.
 
-    It is 2 / (2 + kappa), with kappa divided by noise_scale^2 because that is the temperature of the particles in units
-    of 1/beta. Without noise, there is no equilibrium, and kappa is not divided. The formula holds in the limit of many
-    particles and small h and epsilon; `proxlearn verify` derives and tests it. Far from equilibrium, the share can be
-    larger: a step multiplies the weights by about exp(-h w / epsilon) before it averages them, for every large kappa.
+    The share is 2 / (2 + kappa), where kappa is first divided by noise_scale^2, the temperature of the particles in
+    units of 1/beta. Without noise, there is no equilibrium, and kappa is not divided. The formula holds in the limit of
+    many particles and small h and epsilon; `proxlearn verify` derives and tests it. Far from equilibrium, the share can
+    be larger: for every large kappa, a step multiplies the weights by about exp(-h w / epsilon) before it averages
+    them.
     """
     return 2 / (2 + (kappa / noise_scale**2 if noise_scale else kappa))
 

@@ -326,7 +326,7 @@ RECOMMENDED_LOSSES: dict[Task, str] = {
 
 
 def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
-    """Return the name of the default loss of a task, or "quadratic" if ``readings`` contains "paper"."""
+    """Return the name of a task's default loss; "quadratic" if a reading (drift or prox_potential) is "paper"."""
     return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
 
 

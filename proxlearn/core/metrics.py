@@ -81,7 +81,7 @@ def fit_link_slope(
     """Return the slope s that minimises the log-loss of softmax(s f), or of 1 / (1 + exp(-s f)) for one output f.
 
     ``output`` contains the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in
-    s. It is regularised, so that s stays finite if the classes are perfectly separated: as in Platt's method, C
+    s. It is regularised, so that s is finite even if the classes are perfectly separated: as in Platt's method, C
     pseudo-counts are spread over the classes. With ``log_deviation``, the penalty is instead that of a normal prior of
     log s with mean 0 and this standard deviation, for outputs that define probabilities with s = 1.
     """
@@ -129,7 +129,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """Return sum w log(N w), the relative entropy of w = rho / sum rho with respect to uniform weights (0 .. log N)."""
+    """Return sum w log(N w), the entropy of w = rho / sum rho relative to uniform weights, between 0 and log N."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)

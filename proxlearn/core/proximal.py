@@ -47,7 +47,10 @@ class ProximalSolution:
 
     @property
     def contraction(self) -> float:
-        """Ratio of the change in the second round to that in the first; apart from rounding, at most 1/(1 + kappa)."""
+        """Ratio of the change in the second round to that in the first, or NaN after a single round.
+
+        Apart from rounding, it is at most 1/(1 + kappa).
+        """
         return float(self.changes[1] / self.changes[0]) if len(self.changes) > 1 else math.nan
 
     @property

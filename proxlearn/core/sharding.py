@@ -58,7 +58,7 @@ class Exchange(Protocol):
         """Send parts[r] to rank r, and return the parts received from all ranks, in the order of the ranks."""
 
     def stop_request(self) -> int:
-        """Return the number of the signal that requests this rank to stop during a step, or 0 if there is none."""
+        """Return the number of the signal that has requested this rank to stop, or 0 if no stop was requested."""
 
     def interrupt(self, request: int) -> None:
         """End the step on all ranks after a stop request on one of them; this function does not return."""
@@ -101,7 +101,10 @@ class Shards:
         return self.blocks * rank // self.exchange.size, self.blocks * (rank + 1) // self.exchange.size
 
     def span(self, count: int, rank: int | None = None) -> tuple[int, int]:
-        """Return the range of a rank's items if ``count`` items, such as particles, are divided into the blocks."""
+        """Return the index of a rank's first item, and one more than the index of its last item.
+
+        ``count`` items, such as particles, are divided among the blocks. ``rank=None`` selects this rank.
+        """
         first, last = self._block_span(self.exchange.rank if rank is None else rank)
         return count * first // self.blocks, count * last // self.blocks
 
@@ -151,12 +154,12 @@ class Shards:
         return self.total(self._by_node(gathered))
 
     def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
-        """Return the sum of the column vectors of all ranks, and the concatenated row vectors of all ranks.
+        """Return a list: the sum of the column vectors of all ranks, followed by the row vectors of all ranks.
 
         ``sums`` contains one column vector per node of this rank; all have the same length. Each rank sums a range of
         the columns, so that the number of bytes that it sends does not grow with the number of ranks. ``rows`` contains
-        this rank's parts of the row vectors, shape (own groups, rows per group) with ``groups`` groups in total; the
-        parts are sent together with the result.
+        this rank's parts of the row vectors, shape (groups of this rank, rows per group); all ranks together have
+        ``groups`` groups. These parts are sent together with the sums of the columns.
         """
         size, length = self.exchange.size, len(sums[0])
         width = -(-length // size)
@@ -234,7 +237,11 @@ def add_in_place(parts: np.ndarray) -> np.ndarray:
 
 
 def sum_of_blocks(node: Node, at_once: int, compute: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return the sum of a node; ``compute(first, number)`` returns the terms of at most ``at_once`` blocks."""
+    """Return the sum of a node.
+
+    ``compute(first, number)`` returns the terms of the ``number`` blocks from ``first`` on; it is called for at most
+    ``at_once`` blocks at a time.
+    """
     first, size = node
     if size <= at_once:
         return add_in_place(compute(first, size)).copy()

@@ -3,10 +3,10 @@
 A neuron defines the output of each particle (``Neuron.outputs``); a task defines how the mean output is
 interpreted and which metrics are computed. No other module distinguishes between tasks.
 
-The *unweighted* estimate is the plain mean of the particles' outputs, and the *weighted* estimate is their mean with
-the weights rho / sum rho. If the rho_i are density values at points drawn from that same density, the plain mean
-already estimates the integral against rho, and the weighted mean estimates the integral against rho^2. Both estimates
-are therefore reported.
+The *unweighted* estimate is the mean of the particles' outputs with equal weights, and the *weighted* estimate is their
+mean with the weights rho / sum rho. If the rho_i are the values of a density at points drawn from that density, the
+unweighted mean already estimates the integral against rho, and the weighted mean estimates the integral against rho^2.
+Both estimates are therefore reported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from proxlearn.core.sharding import undivided
 
 ESTIMATES = ("weighted", "unweighted")
 MOST_OUTPUTS = 2**20
-"""Maximum number of outputs, over all particles, that are in memory at once; larger numbers are computed in blocks of
-samples. The memory of such a block is used again for the next one, whereas the system clears the pages of larger blocks
-each time, which takes longer than the computation."""
+"""Maximum number of outputs, over all particles, that are in memory at once; more outputs are computed in blocks of
+samples. The memory of a block of this size is used again for the next block. For larger blocks, the system would clear
+new memory each time, which takes longer than the computation."""
 
 
 def samples_per_block(neuron: Neuron, cloud: PointCloud) -> int:

@@ -19,7 +19,7 @@ CANDIDATES: tuple[dict[str, Any], ...] = tuple(
 
 
 def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
-    """Return the candidates for the problem's loss, without the confinement of blocks that theta does not have."""
+    """Return the candidates for the problem's loss; if theta has no block ``w``, their confinement is 0."""
     scaled = scaled_candidates(problem.loss, candidates)
     if "w" in problem.blocks:
         return scaled
@@ -43,7 +43,7 @@ def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDI
 
 
 def kept_fields(base: Settings, fixed: Collection[str]) -> set[str]:
-    """Return the names of the fields of ``base`` whose values the selection does not change."""
+    """Return the names of the fields that selection does not change: ``fixed``, and non-default fields of ``base``."""
     defaults = Settings()
     return {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)} | {
         *fixed
@@ -51,7 +51,7 @@ def kept_fields(base: Settings, fixed: Collection[str]) -> set[str]:
 
 
 def distinct_settings(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
-    """Return the settings of the candidates, with the fixed fields of ``base`` and without duplicates."""
+    """Return ``base`` with the values of each candidate, except for the ``kept_fields``; duplicates are removed."""
     kept, distinct = kept_fields(base, fixed), []
     for values in candidates:
         settings = replace(base, **{name: value for name, value in values.items() if name not in kept})

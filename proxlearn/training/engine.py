@@ -1,6 +1,6 @@
-"""The choice of the engine that computes the steps of a run (compiled, plain torch or literal), and its step function.
+"""The choice of the engine of a run (fused, eager, literal or sharded), and the step functions of the engines.
 
-The engine of a run is chosen once, stored, and kept when the run is continued, because the results of the engines
+The engine of a run is chosen once, stored, and used again when the run is continued, because the results of the engines
 differ by rounding.
 """
 
@@ -60,9 +60,12 @@ def choose_engine(
     previous: str | None = None,
     ranks: bool = False,
 ) -> str:
-    """Return the engine of a new run (fused, eager, literal or sharded), or the ``previous`` engine of a continued run.
+    """Return the engine of a run: fused, eager, literal or sharded.
 
-    If torchrun or srun has started the process (``ranks``), the run uses the sharded engine and keeps it.
+    A continued run uses its ``previous`` engine. However, if the process was started by torchrun or srun
+    (``ranks=True``), the run uses the sharded engine, and it still does so when it is later continued without torchrun
+    or srun. A new run in a single process uses the literal engine if ``solver`` is "literal", the eager engine if
+    ``compile`` is "off" or the fused engine cannot run, and otherwise the fused engine.
     """
     obstacle = fused_obstacle(device)
     if ranks:
@@ -82,7 +85,7 @@ def choose_engine(
 
 
 def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
-    """Return the engine for several ranks; raise InputError if it cannot run or would change the results of the run."""
+    """Return the sharded engine; raise InputError if it cannot run or cannot continue a run of the previous engine."""
     if solver == "literal" or previous == "literal":
         remedy = "leave out solver=literal, or start the run without torchrun or srun"
         raise InputError("solver=literal runs in a single process", remedy)
@@ -98,7 +101,7 @@ def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: s
 def make_step(
     engine: str, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
 ) -> Step:
-    """Return the step function of an engine, in the precision of the functional; only "sharded" uses ``shards``."""
+    """Return the step function of an engine for N particles; ``shards`` is given for the sharded engine only."""
     if engine in ("fused", "sharded"):
         return CompiledStep(functional, hyper, N, threads, shards)
     if engine == "eager":
@@ -111,7 +114,7 @@ def make_step(
 
 
 class PlainStep:
-    """The step function of the eager and literal engines; it calls a plain torch function."""
+    """The step function of the eager and literal engines, which calls ``core.step.step`` or ``core.literal.step``."""
 
     def __init__(
         self,
@@ -139,8 +142,8 @@ class PlainStep:
 def depends_on_threads(engine: str, functional: Functional) -> bool:
     """Return whether the results of an engine may depend on the number of torch's threads.
 
-    In plain torch, the order of a sum can depend on it. The compiled engines use plain torch for neurons without
-    compiled passes and for energies.
+    In torch, the order of a sum can depend on this number. The compiled engines use torch for the drift of every
+    functional without compiled passes, such as an energy.
     """
     if engine not in ("fused", "sharded"):
         return True
@@ -152,7 +155,7 @@ def depends_on_threads(engine: str, functional: Functional) -> bool:
 class CompiledStep:
     """The step function of the fused and sharded engines, which adapts the number of threads to the load.
 
-    The number of torch's threads is not adapted if the results depend on it.
+    The number of threads that torch uses is also adapted, unless the results depend on it.
     """
 
     def __init__(

@@ -23,11 +23,11 @@ LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
 """Maximum number of training rows from which the training risk in the history is computed."""
 LOG_SLOPE_DEVIATION = 0.2
-"""Standard deviation of the logarithm of the link slope of a loss that defines probabilities, before the held-out rows
-are known. With a few dozen held-out rows, the slope stays near 1; with hundreds, it corrects a fit that ended early and
-whose probabilities are therefore too close to uniform."""
+"""Prior standard deviation of the logarithm of the link slope, for losses that define probabilities. With a few dozen
+held-out rows, the fitted slope is close to 1; with hundreds, it can correct the probabilities of a fit that ended
+early, which are too close to uniform."""
 PIECE = 2**20
-"""Maximum number of outputs (particles x samples) held in memory while scoring; see ``tasks.MOST_OUTPUTS``."""
+"""Maximum number of outputs (particles x samples) that are in memory at once; see ``tasks.MOST_OUTPUTS``."""
 
 Row = dict[str, float]
 
@@ -48,7 +48,7 @@ class FitState:
 
     @property
     def best(self) -> Row:
-        """The row of the history with the lowest validation score."""
+        """The row of the history with the lowest validation score; the fit must have validation samples."""
         return min((row for row in self.history if "validation_risk" in row), key=validation_score)
 
 
@@ -70,7 +70,7 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """Return the seeds of the initial cloud and of the noise, which use separate random streams."""
+    """Return two independent seeds, one for the initial cloud and one for the noise."""
     cloud_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
     return cloud_seed, noise_seed
 
@@ -108,11 +108,12 @@ def fit(
     """Train for ``steps`` steps from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
 
     The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
-    even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation score is kept, and
-    the fit ends after ``patience`` logged steps without a lower score. ``engine`` and ``threads`` have the same meaning
-    as in ``iterate``. ``callback`` is called at every logged step; if it returns a true value, the fit ends at that
-    step. A confinement in the settings replaces that of the problem. For a loss that defines probabilities, link slopes
-    are fitted from step ``link_from`` on. Without ``scores_training``, the history has no training risks.
+    even after ``FitInterrupted``. If ``validation`` is given, the result contains the cloud with the lowest validation
+    score, and the fit ends after ``patience`` logged steps without a lower score (None for no such limit). ``engine``
+    and ``threads`` have the same meaning as in ``iterate``. ``callback`` is called at every logged step; if it returns
+    a true value, the fit ends at that step. A confinement in the settings replaces that of the problem. For a loss that
+    defines probabilities, link slopes are fitted from step ``link_from`` on. Without ``scores_training``, the history
+    has no training risks.
     """
     settings = settings.for_rows(len(problem.samples))
     problem = problem if settings.confinement is None else problem.with_parts(confinement=settings.confinement)
@@ -165,10 +166,10 @@ def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
 
 
 def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples, fits_link: bool = True) -> Row:
-    """Return the risk on held-out samples and, for classes, the slope of a link.
+    """Return a row with the risk on held-out samples and, for classes, the slope of the fitted link.
 
-    With the quadratic loss, the row also contains the log-loss of the link. With a loss that defines probabilities, the
-    slope is fitted only if ``fits_link`` is true.
+    With the quadratic loss, the row also contains the log-loss of the probabilities that this link gives. With a loss
+    that defines probabilities, the slope is fitted only if ``fits_link`` is true.
     """
     f = _outputs_of(problem, cloud, samples)
     row = {"validation_risk": _mean_loss(problem.loss, f, samples)}
@@ -184,7 +185,7 @@ def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples, fits_
 
 
 def needs_link(loss: Loss, samples: Samples) -> bool:
-    """Return whether class probabilities need a fitted link, as with the quadratic loss and -1, +1 or one-hot targets.
+    """Return whether class probabilities need a fitted link: for the quadratic loss and -1, +1 or one-hot targets.
 
     The outputs of the paper's softmax neuron, whose targets are all 1, are already probabilities.
     """

@@ -30,6 +30,8 @@ def iterate(
 ) -> Iterator[tuple[PointCloud, Info | None]]:
     """Yield the cloud and the diagnostics after each step.
 
+    The diagnostics are None if the step has no proximal solution, for example with ``weights="uniform"``.
+
     Parameters
     ----------
     functional : the functional to minimise, with data in float64; the steps convert it to the cloud's precision.
@@ -37,12 +39,12 @@ def iterate(
     hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
         step raises an error, the state of the generator is undefined; to continue, the caller must restore the state
-        before that step.
+        that the generator had before that step.
     until : number of the last step; None for no limit.
     engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise. "sharded" is the
-        engine of a cloud that is divided among processes, with ``shards``.
-    threads : number of threads of the compiled functions; None for as many as torch uses. The results of the compiled
-        functions do not depend on it, but those of neurons without compiled functions can.
+        engine for a cloud that is divided among processes; it requires ``shards``.
+    threads : number of threads of the compiled functions; None for as many as torch uses. The results of compiled
+        functions do not depend on this number; the results of neurons without compiled functions can depend on it.
     fallback : precision to which the run switches permanently at the first non-finite cloud; if it is None, RunError is
         raised instead.
     on_switch : called with the non-finite cloud when the precision is switched.

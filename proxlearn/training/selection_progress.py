@@ -35,7 +35,10 @@ class SelectionProgress:
         self._planned += steps
 
     def start(self, rung: int, rungs: int, place: int, count: int, last_step: int, more: int) -> None:
-        """Report the start of a candidate, which is trained in a rung for ``more`` steps, up to ``last_step``."""
+        """Report the start of candidate ``place`` of ``count`` in a rung; both ``place`` and ``rung`` start at 0.
+
+        The candidate is trained for ``more`` steps, up to ``last_step``.
+        """
         self._done += self._more
         self._last_step, self._more = last_step, more
         self._text = f"selection: rung {rung + 1} of {rungs}, candidate {place + 1} of {count}"

@@ -1,4 +1,4 @@
-"""The settings of a fit, except for data, neuron and seed, as plain values that can be stored."""
+"""The settings of a fit, except for data, neuron and seed, as values that can be stored in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxlearn.core.confinement import Confinement
 from proxlearn.core.hyper import Hyper, Hyperparameters
 
 DEFAULT_HORIZON = 1000
-"""Horizon of the schedules if a fit sets none; in that case, a constant h replaces the cosine schedule of h."""
+"""Horizon of the schedules if ``horizon`` is None; in that case, a constant h replaces the cosine schedule of h."""
 MOST_WHOLE_ROWS = 2**15
 """Number of rows above which batch_size=auto draws mini-batches."""
 AUTO_BATCH = 2**12
@@ -48,7 +48,7 @@ class Settings(Hyperparameters[float | None]):
     """Lambda of (lambda / 2) |theta|^2, for all coordinates or per block of theta; selection may choose it."""
 
     def for_rows(self, rows: int) -> Settings:
-        """Return the settings for a number of training rows: batch_size=auto becomes a number, or None for all rows."""
+        """Return the settings for ``rows`` training rows: a number, or None for all rows, replaces batch_size=auto."""
         if self.batch_size != "auto":
             return self
         return replace(self, batch_size=AUTO_BATCH if rows > MOST_WHOLE_ROWS else None)

@@ -96,7 +96,8 @@ class Stepper:
     def _prepare(self, cloud: PointCloud, rows: Tensor | None) -> Step:
         """Return the step function in the cloud's precision, for the samples in ``rows`` or, if None, for all samples.
 
-        The first call also starts the process that compiles passes, so it precedes the first draw of noise.
+        The first call may also start the process that compiles passes; therefore, it must precede the first draw of
+        noise.
         """
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
@@ -138,8 +139,8 @@ def draw_noise(
 ) -> tuple[Tensor, Tensor]:
     """Draw the random numbers of one step: standard normal noise, and z0 uniform on (0, 1].
 
-    All engines draw the same numbers up to rounding. With ``shards``, only the noise of this rank's particles is
-    drawn.
+    All engines draw the same numbers up to rounding. With ``shards``, the noise is drawn for this rank's particles
+    only, and z0 for all particles.
     """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
     if engine not in ("fused", "sharded") or fused_obstacle(device.type) is not None:

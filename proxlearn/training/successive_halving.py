@@ -2,10 +2,10 @@
 
 Every candidate starts from the same seed. In each rung, the remaining candidates are trained for more steps than before
 and ranked by their lowest validation score, which is the log-loss for classes and otherwise the risk. The candidates
-with the lowest scores are kept. With h_schedule=cosine and horizon=null, the candidates start again in each rung, their
-step size falls over the steps of the rung, and only the last steps of the rung count: a fit with a large step size
-oscillates, so the step of its lowest score would be random. The final fit on the whole training set uses the winner's
-settings and ends at the step of the winner's lowest score. Test rows are not used.
+with the lowest scores continue in the next rung. With h_schedule=cosine and horizon=null, the candidates start again in
+each rung, and their step size falls over the steps of the rung. Only the scores near the end of the rung then count,
+because a fit with a large step size oscillates, and the step of its lowest score would be random. The final fit on the
+whole training set uses the winner's settings and ends at the step of the winner's lowest score. Test rows are not used.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from proxlearn.training.selection_progress import SelectionProgress
 from proxlearn.training.settings import Settings
 
 RUNGS: tuple[tuple[int, int], ...] = ((40, 2), (120, 1), (440, 1), (1800, 1), (7200, 1))
-"""For each rung: the number of further steps per candidate, and the number of candidates that are kept afterwards."""
+"""For each rung: the number of further steps per candidate, and the number of candidates that continue afterwards."""
 THOROUGH_RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
 """Rungs that keep more candidates, for comparisons of methods; they cost about 1.6 times as many steps."""
 USUAL_RUNGS = 3
-"""Number of rungs after which the selection of a noisy problem ends. Further rungs are for functions without noise."""
+"""Number of rungs after which a selection ends, unless the target is almost without noise (see LARGE_GAIN)."""
 LARGE_GAIN = 0.5
 """Relative decrease of the lowest risk from one rung to the next that indicates a real target almost without noise.
 
-Such a problem continues with the rungs after USUAL_RUNGS, and STEPS_PER_ROW does not limit it."""
+The selection for such a target continues with the rungs after USUAL_RUNGS, and STEPS_PER_ROW does not limit it."""
 STEPS_PER_ROW = 3
 """Maximum number of steps per training row from the third rung on; more steps would fit the noise of a small table."""
 LEAST_GAIN = 0.03
@@ -62,23 +62,29 @@ class Selection:
 
     settings: Settings
     table: tuple[dict[str, Any], ...]
-    """One row per candidate and rung: the hyperparameters, and the step and validation risk of the lowest score."""
+    """One row per candidate and rung: the hyperparameters, the step and validation risk of the lowest score, and the
+    error that ended the candidate, if any."""
     curve: tuple[tuple[int, float], ...] = ()
-    """The winner's logged steps, in order, with its validation risks; empty if no rows were held out."""
+    """Pairs (logged step, validation risk) of the winner, in order; empty if no rows were held out."""
     link_slope: float | None = None
-    """Slope of the link that converts outputs to class probabilities at the selected step; None for a real target."""
+    """Slope of the link that converts outputs to class probabilities at the selected step; None if no link was fitted,
+    for example for a real target."""
     end: str = "minimum"
-    """Where the winner's score is lowest: at a "minimum", near the "step cap", or within the "fewest steps"."""
+    """Position of the winner's lowest score: "step cap" (near the last possible step), "fewest steps" (before step
+    FEWEST_STEPS), or "minimum" (between these)."""
 
     @property
     def best_step(self) -> int:
-        """The step of the winner's lowest validation risk among the steps that count; the curve must not be empty."""
+        """The step of the winner's lowest validation risk; the curve must not be empty.
+
+        If the curve has steps from NEAR_END of the horizon on, only these steps count.
+        """
         horizon = self.settings.horizon
         late = [point for point in self.curve if horizon is not None and point[0] >= NEAR_END * horizon]
         return min(late or self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """Return the winner's validation risk after ``step`` steps; None if the curve does not cover that step.
+        """Return the winner's validation risk after ``step`` steps, or None before the first logged step.
 
         Between two logged steps, the result is the larger of their risks; after the last logged step, it is the last
         risk.
@@ -99,7 +105,7 @@ class SelectionInterrupted(KeyboardInterrupt):
 class CandidateStore(Protocol):
     """The interface of a store for candidates' results, from which an interrupted selection can be continued.
 
-    A store belongs to a single problem, with the same settings and seed in every call.
+    A store belongs to a single selection: one problem, one set of base settings and one seed.
     """
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
@@ -274,7 +280,10 @@ class _Search:
             self.table.append(_row(rung, i, self.settings[i], self.names, self._best_row(result, horizon)))
 
     def _keep(self, i: int, fitted: FitState, horizon: int | None) -> None:
-        """Store the fit of a candidate and its lowest score; an interrupted fit may have no logged step."""
+        """Store the fit and the lowest score of a candidate, unless the fit has no score or an earlier fit was better.
+
+        Fits are compared only if the candidates start again in each rung.
+        """
         if not any("validation_risk" in row for row in fitted.history):
             return
         score = validation_score(self._best_row(fitted, horizon))
@@ -282,7 +291,7 @@ class _Search:
             self.fits[i], self.scores[i], self.horizons[i] = fitted, score, horizon
 
     def _best_row(self, fitted: FitState, horizon: int | None) -> Row:
-        """Return the row of a fit with the lowest score; if the step size decreases, only the last steps count."""
+        """Return the row of a fit with the lowest score; if the candidates restart, only the last steps count."""
         rows = [row for row in fitted.history if "validation_risk" in row]
         late = [row for row in rows if self.restarts and horizon is not None and row["step"] >= NEAR_END * horizon]
         return min(late or rows, key=validation_score)
@@ -293,7 +302,7 @@ class _Search:
         return min(self.fits, key=lambda i: (self.scores[i], i))
 
     def _planned_steps(self) -> int:
-        """Return the total number of steps of all candidates in all rungs."""
+        """Return the total number of steps of all candidates in the first USUAL_RUNGS rungs."""
         total, count, last_step = 0, len(self.settings), 0
         for more, keep in self.rungs[:USUAL_RUNGS]:
             last_step += more

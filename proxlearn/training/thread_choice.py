@@ -20,9 +20,9 @@ long step.
 LONGEST_PAUSE = 128
 """Largest number of windows between two trials of the other choice; the trials then cost less than 1 % of the time."""
 GAIN = 0.92
-"""Ratio of step times below which the other choice is adopted."""
+"""Ratio of the step time in a trial to the usual one below which the tried number of threads is adopted."""
 SLOWER = 1.4
-"""Ratio of step times that indicates a change in the machine's load; the other choice is then tried immediately."""
+"""Ratio of a step time to the usual one above which the machine's load has changed; a trial then starts at once."""
 
 
 class ThreadChoice:

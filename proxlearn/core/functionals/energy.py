@@ -1,4 +1,4 @@
-"""Energies without data: F(rho) = <V, rho> + <rho, W rho>, where V and W are plain torch functions.
+"""Energies without data: F(rho) = <V, rho> + <rho, W rho>, where V and W are functions written in torch.
 
 Pairs are evaluated in tiles of rows, so that the largest temporary array is N x tile and no N x N matrix is stored.
 """

@@ -145,12 +145,12 @@ class Risk(Functional):
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
     def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
-        """Return the same risk with another loss or confinement; None keeps the current one.
+        """Return the same risk with another loss, another confinement, or both.
 
         Parameters
         ----------
         loss, confinement
-            As in the constructor, except that names are not accepted.
+            As in the constructor, except that names are not accepted; None does not change the part.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Risk(Functional):
         return self.potentials_of_response(response, theta, rho, self.particle_sums(response, rho, hyper), hyper)
 
     def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
-        """Return the sums P^T rho and, if needed, P^T 1 over the particles; the potentials depend on these sums.
+        """Return the sums over the particles on which the potentials depend: P^T rho and, if needed, P^T 1.
 
         If the response covers only some particles of a cloud, the caller adds the sums of all responses.
 

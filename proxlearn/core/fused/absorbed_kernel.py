@@ -1,12 +1,12 @@
-"""Kernels of plain numbers, not logarithms, shifted by the current potentials, so that a round is one pass over K.
+"""Kernels that store numbers instead of logarithms, shifted by the current potentials; a round reads the kernel once.
 
 With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
 
     u = K z^,   q^ = rho / u,   v = K^T q^,   log z <- (log xi + gamma - log v) / (1 + kappa),
 
 and row i's part of u, q^ and v needs only row i of K, so K is read once per round. gamma starts at log z_0, and K is
-rebuilt when log z has moved too far from it, so the range is as large as in the log domain. alpha is chosen such that
-the largest entry of each row is 1.
+rebuilt when log z is too far from gamma, so the potentials have the same range as in the log domain. alpha is chosen
+such that the largest entry of each row is 1.
 
 The entries of K have the precision of the cloud. u, v, z^ and q^ are in float64: sum_j z^_j v_j then equals sum_i rho_i
 up to the rounding of float64, and a step conserves mass in every precision.
@@ -60,9 +60,9 @@ class SparseKernel(NamedTuple):
     starts: np.ndarray
     neighbours: np.ndarray
     ends: np.ndarray
-    """End of the kept entries of each row, which begin at ``starts``."""
+    """Index after the last entry of each row that is within ``limit``; ``starts`` contains the first index."""
     kept: np.ndarray
-    """Columns of the kept entries."""
+    """Columns of the entries that are within ``limit``."""
     K: np.ndarray
     diagonal: np.ndarray
     parts: np.ndarray
@@ -80,11 +80,11 @@ class ShortKernel(SparseKernel):
 
 
 SHORT = 50_000
-"""Number of entries up to which one thread finishes a list before a second thread has started."""
+"""Largest number of entries that one thread can process before a second thread has started."""
 
 
 def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.ndarray, limit: float) -> AllPairsKernel:
-    """Return the kernel between two clouds, stored in ``K``; the pairs within ``limit`` will be counted."""
+    """Return the kernel between two clouds, stored in ``K``; building it counts the pairs within ``limit``."""
     N, dtype, blocks = len(rows), rows.dtype, row_blocks(len(rows))
     rows_t, columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
     counts, parts = np.zeros(blocks, np.int64), np.empty((blocks, N))
@@ -141,7 +141,10 @@ def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
 
 @compile_pass(parallel=True)
 def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
-    """Build K with the shift gamma, and set ``log_scale`` to log(q / q^), without the unit of the weights."""
+    """Build K for the shift gamma, and store alpha = log(q / q^) in ``log_scale``.
+
+    The logarithm ``unit`` of the factor common to all weights is not included; the caller adds it.
+    """
     for t in prange(len(kernel.counts)):
         _build_dense_rows(np.int64(t), kernel, gamma, log_scale)
 

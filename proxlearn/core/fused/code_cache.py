@@ -49,7 +49,8 @@ NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 EXPLICIT: dict[str, Any] = {"fastmath": False, "error_model": "python", "forceinline": False}
 """Defaults of the options that a function would otherwise take from its first caller.
 
-The code of a function called by several passes, and thus its rounding, would depend on which pass is compiled first.
+Otherwise, the code and the rounding of a function that several passes call would depend on which pass is compiled
+first.
 """
 
 
@@ -72,7 +73,7 @@ def _threads_may_share_passes() -> bool:
     """Return whether several Python threads may call passes at the same time.
 
     If so, passes release the GIL, because a pass can take minutes, during which the thread that handles signals and the
-    threads of loggers must run. Numba's own thread layer, the last resort, does not allow it.
+    threads of loggers must run. Without OpenMP and TBB, Numba uses its workqueue layer, which does not allow this.
     """
     for pool in ("omppool", "tbbpool"):
         with contextlib.suppress(ImportError):
@@ -84,8 +85,8 @@ def _threads_may_share_passes() -> bool:
 def compile_helper(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator for functions that are called only by compiled passes; Python cannot call them.
 
-    Such a function compiles faster, because no code that converts Python objects to its arguments is compiled. The
-    function is not stored in the cache, because the passes that call it contain its code.
+    Such a function compiles faster, because Numba compiles no entry point for Python. The function is not stored in the
+    cache, because the passes that call it contain its code.
     """
     decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**NOT_FROM_C, **NOT_FROM_PYTHON, **EXPLICIT | options)
     return decorate
@@ -121,7 +122,7 @@ class PassCache(_Cache):
         return any((folder / name).is_file() for folder in folders())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code for a signature, or None if there is none; Numba then compiles the function.
+        """Return the code for a signature, or None if no code is stored; Numba then compiles the function.
 
         If another process is compiling the same pass, this function waits for it.
         """
@@ -155,7 +156,7 @@ class PassCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store compiled code in the first writable folder; without one, the code is kept in this process only."""
+        """Store compiled code in the first writable folder; if no folder is writable, only this process can use it."""
         if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
@@ -229,10 +230,11 @@ _locks: dict[str, FileLock] = {}
 
 
 def _lock(name: str) -> bool:
-    """Wait until no other process compiles this pass, then lock the pass; return whether it was locked.
+    """Lock a pass that this process will compile; return whether it was locked.
 
-    The lock only saves work: jobs of a sweep that start together need the same passes. A process that waits holds only
-    the locks of passes that call this one, so processes cannot wait for each other.
+    If another process is compiling the pass, wait for it, but not longer than PATIENCE. The lock only saves work: jobs
+    of a sweep that start together need the same passes. While a process waits, it has locked only
+    passes that call this one, so two processes cannot wait for each other.
     """
     if not COMPILE_TIME.is_compiling:
         # The compilation of these passes has failed.
@@ -322,7 +324,7 @@ def _checked(name: str, content: bytes) -> bytes:
     start = len(MAGIC) + DIGEST_BYTES
     payload = content[start:]
     if not content.startswith(MAGIC) or content[len(MAGIC) : start] != _digest(name, payload):
-        raise ValueError("its checksum is wrong")
+        raise ValueError("the checksum of the file is wrong")
     return payload
 
 

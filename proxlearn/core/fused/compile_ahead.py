@@ -2,8 +2,8 @@
 
 Numba compiles one function at a time, on one core, and the passes of a first step take 8 to 20 seconds. This process
 compiles the noise and the drift, and the second process compiles the fixed point. The drift of tanh neurons on raw
-features takes longer than the fixed point, so the second process then also compiles the noise. The processes share the
-cache (code_cache.py), whose locks ensure that each pass is compiled once.
+features takes longer to compile than the fixed point; with this drift, the second process also compiles the noise. Both
+processes use the same cache (code_cache.py), whose locks ensure that each pass is compiled once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proxlearn.core.samples import Samples
 
 _running: list[subprocess.Popen[bytes]] = []
 _decided: set[tuple[np.dtype, str]] = set()
-"""Precisions and fixed points that ``start`` has already searched the cache for; a selection calls it per candidate."""
+"""Pairs (precision, fixed point) for which ``start`` has searched the cache; a selection calls it per candidate."""
 
 
 def _points(dtype: np.dtype) -> np.ndarray:
@@ -72,7 +72,7 @@ def compile_fixed_point(dtype: np.dtype, kind: str) -> None:
 
 
 def _arguments(kernel: Any) -> tuple[Any, ...]:
-    """Return the arguments of a small fixed point, which have the same types for every cloud in a precision."""
+    """Return small arguments of a fixed point; their types are the same for all clouds of one precision."""
     return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")
 
 
@@ -101,8 +101,8 @@ def compile_in_second_process(name: str, kind: str, noise: int) -> None:
 def start(dtype: np.dtype, N: int, p: int, saturates: bool) -> None:
     """Start the second process for N particles with p coordinates, unless the cache contains the fixed point.
 
-    ``saturates`` is true if the drift is that of tanh neurons on raw features; this process then compiles its forward
-    pass at once. Without a cache, no process is started.
+    ``saturates`` is true if the drift is that of tanh neurons on raw features; this process then compiles the forward
+    pass of the drift at once. Without a cache, no process is started.
     """
     kind = "short" if N <= one_step_list.MOST_ROWS and p <= one_step_list.MOST_COORDINATES else "dense"
     cache = getattr(FIXED_POINTS[kind][0], "_cache", None)

@@ -1,4 +1,4 @@
-"""The base class of the fused drifts: hyperparameters, cotangents, the potential w, padded features and products."""
+"""The base class of the fused drifts, and functions for the potential w, for padded features and for products."""
 
 from __future__ import annotations
 
@@ -47,18 +47,21 @@ class FusedDrift(ABC):
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
-        """Return Theta_k and w for the particles of the last ``forward``, given the sums over the whole cloud."""
+        """Return Theta_k and w for the particles of the previous call of ``forward``.
+
+        ``r`` and ``s`` are the sums over the whole cloud.
+        """
 
     def release(self) -> None:  # noqa: B027 - drifts with little memory have nothing to free
         """Free the memory of the passes, if it is large; the next ``forward`` allocates it again.
 
-        The results stay the same. This saves memory during a proximal step that takes much longer than the drift.
+        This does not change the results. It saves memory during a proximal step that takes much longer than the drift.
         """
 
     def empty_sums(self) -> np.ndarray:
-        """Return memory for the contribution of each block to P^T rho and P^T 1.
+        """Return new memory for the contribution of each block to P^T rho and P^T 1.
 
-        The drift does not keep it, because a divided cloud has a drift per block.
+        It is allocated at every call, because a cloud that is divided among processes has many drifts, one per block.
         """
         return np.empty((self.blocks, 2, self.n), self.dtype)
 
@@ -72,7 +75,7 @@ class FusedDrift(ABC):
         self._prepare(samples)
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Replace h, beta and epsilon; the readings (drift, prox_potential) stay unchanged."""
+        """Replace h, beta and epsilon; all other hyperparameters must be the same as before."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
 
@@ -94,9 +97,10 @@ class FusedDrift(ABC):
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """Return w, given ``inner_c`` = P c: v + u for the paper's cotangent c, or v + 2 u for that of the first variation.
+    """Return the potential w of the proximal step, given ``inner_c`` = P c.
 
-    ``u`` must be given if the readings of drift and prox_potential differ.
+    P c is v + u for drift="paper" and v + 2 u for drift="first_variation". If prox_potential has the other value, ``u``
+    must be given, and w is computed by adding or subtracting it; otherwise, ``u`` must be None, and w is P c.
     """
     if u is None:
         return inner_c
@@ -115,7 +119,7 @@ def pad_columns(X: Tensor) -> Tensor:
 
 
 def product(A: Tensor, B: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return A B with bits that do not depend on the number of threads.
+    """Return the product A B, stored in ``out`` if given; its bits do not depend on the number of threads.
 
     If the result is small and its sums are long, the library may divide each sum among the threads. Such products are
     computed by one thread. Which shapes are affected depends on the processor, so each shape is tried once.
@@ -143,7 +147,10 @@ def _layout(matrix: Tensor) -> Layout:
 
 @lru_cache(maxsize=2**12)
 def _same_bits(left: Layout, right: Layout, dtype: torch.dtype, threads: int) -> bool:
-    """Return whether random factors have the same product with one thread and with ``threads``, the current number."""
+    """Return whether two random factors have the same product, bit for bit, with one thread and with all threads.
+
+    ``threads`` is the number of threads that torch uses now; it is an argument because it belongs to the cache key.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def factor(shape: torch.Size, strides: tuple[int, ...], offset: int) -> Tensor:
@@ -158,9 +165,9 @@ def _same_bits(left: Layout, right: Layout, dtype: torch.dtype, threads: int) ->
 
 @lru_cache(maxsize=2)
 def with_ones(samples: Samples) -> tuple[Tensor, Tensor]:
-    """Return [1 X] in the two forms that the matrix products need: transposed, and padded.
+    """Return the matrix [1 X] in two forms for the matrix products: transposed, and padded with columns of zeros.
 
-    The drifts of the blocks of a cloud share one copy.
+    The result is cached, so that the drifts of all blocks of a cloud use the same arrays.
     """
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return X1t, pad_columns(X1t.T)

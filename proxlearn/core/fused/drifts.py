@@ -1,4 +1,4 @@
-"""The selection of the code that moves the particles: compiled passes if the neuron has them, otherwise plain torch."""
+"""The selection of the code that moves the particles: compiled passes if the neuron has them, otherwise torch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Drift(Protocol):
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]: ...
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
-        """Return sums over the particles, which may be a part of a cloud; see ``FusedDrift.forward``."""
+        """Return P^T rho and P^T 1 for particles that may be a part of a cloud; see ``FusedDrift.forward``."""
 
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
-        """Move the particles of the last ``forward``, given the sums over the whole cloud."""
+        """Return Theta_k and w for the particles of the previous call of ``forward``; see ``FusedDrift.backward``."""
 
     def release(self) -> None:
         """Free the memory of the last step; see ``FusedDrift.release``."""
@@ -52,7 +52,7 @@ class Drift(Protocol):
 
 
 class PlainDrift:
-    """The drift of any functional in plain torch, for use with the compiled proximal step."""
+    """The drift of any functional, computed by torch, for use with the compiled proximal step."""
 
     def __init__(self, functional: Functional, hyper: Hyper) -> None:
         self.functional, self.hyper = functional, hyper
@@ -141,7 +141,7 @@ FUSED_DRIFTS: dict[str, Callable[[Risk, int], DriftClass]] = {
 
 
 def has_fused_drift(functional: Functional) -> bool:
-    """Return whether the neuron of a risk has compiled passes."""
+    """Return whether a functional is a risk whose neuron has compiled passes."""
     if not isinstance(functional, Risk) or functional.neuron.name not in FUSED_DRIFTS:
         return False
     neuron = functional.neuron

@@ -1,7 +1,7 @@
 """The fixed point of Algorithm 1 with an absorbed kernel; rounds, result and error are defined as in proximal.solve.
 
 The rounds are one function of two kernel operations, ``build`` and ``sweep``. For kernels in memory, the function is
-compiled as a whole, so that a fixed point is one call; for a streamed kernel, whose sweeps take long, it runs in
+compiled as a whole, so that a fixed point is one call; for a TileKernel, whose sweeps take long, the function runs in
 Python.
 """
 
@@ -20,13 +20,13 @@ from proxlearn.core.fused.vector_math import FAST, exp, log8
 from proxlearn.core.options import Tolerance
 
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
-"""Distance that log z may move from the shift before K is rebuilt."""
+"""Largest difference between log z and the shift, by precision; if it is exceeded, K is built again."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
 """Value below which an entry of u or v may have lost terms to underflow; the log domain must then be used."""
 OF_ALL_Q = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
-"""The same limit for v, as a share of the sum of q^. An entry of K that underflowed has the weight q^, which is large
-if z has moved far from the shift. The smallest entry of K divided by the rounding unit is a fifth of this value.
-"""
+"""The same limit for v, as a multiple of the sum of q^. Underflow in K can change v by the smallest entry of K times
+the sum of q^, which is large if log z is far from the shift. The limit is five times this change divided by the
+rounding unit."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class FixedPoint:
     stopped: bool
 
     def log_eta(self, cutoff: float, epsilon: float) -> float:
-        """Return the logarithm of a bound on the change of log rho caused by the entries that were dropped.
+        """Return the logarithm of a bound on the change of log rho that the omitted entries of Gamma would cause.
 
-        Each dropped entry is at most exp(-cutoff^2 / 2 epsilon).
+        Each omitted entry is at most exp(-cutoff^2 / 2 epsilon).
         """
         rows = _logsumexp(self.log_z) - self.log_Gz.min()
         columns = _logsumexp(self.log_q) - self.log_Gq.min()
@@ -97,9 +97,11 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
     """Return the function that runs the rounds with the two operations of a kernel; the function can be compiled."""
 
     def rounds(kernel, gamma, rho, unit, log_xi, kappa, log_z, delta, L, by_norms, reach, smallest, share):  # type: ignore[no-untyped-def]
-        """Run the rounds from log_z; return whether all plain numbers stayed in range, and the pair of Algorithm 1.
+        """Run the rounds, starting from log_z.
 
-        ``gamma`` is memory for the shift, in the precision of K. ``by_norms`` selects the paper's criterion.
+        Return whether no number overflowed or underflowed, the number of rounds, whether the tolerance was met, the
+        logarithms of the new rho, z, Gamma z and Gamma^T q, and the change of log z in each round. ``gamma`` is memory
+        for the shift, in the precision of K. ``by_norms`` selects the paper's criterion.
         """
         N = len(log_z)
         changes = np.empty(L)
@@ -206,7 +208,7 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> FixedPoint | None:
-    """Run the rounds as in proximal.solve; return None if plain numbers overflow or underflow.
+    """Run the rounds as in proximal.solve; return None if a number overflows or underflows.
 
     The kernel is an AllPairsKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """

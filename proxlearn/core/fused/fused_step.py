@@ -49,8 +49,8 @@ from proxlearn.portability import one_thread, physical_memory
 
 MOST_DENSE = 8192
 """Number of particles above which the kernel consists of tiles or uses a neighbour list, instead of one N x N matrix.
-The number is smaller if 1/SHARE of the total memory, or of the user's limit, does not hold such a matrix in float64. It
-does not depend on the memory that is free, because the bits of a run depend on it.
+The number is smaller if such a matrix in float64 exceeds 1/SHARE of the total memory or of the user's limit. The free
+memory is not taken into account, because the bits of a run depend on the number.
 """
 MOST_NEIGHBOURS = 250
 """Mean number of neighbours above which a cloud of more than MOST_DENSE particles uses tiles instead of a list."""
@@ -58,7 +58,7 @@ LARGE_SHARE = 0.6
 """Largest share of tiles within the cut-off for which the other tiles are skipped."""
 MOST_SOLUTIONS = 4
 """Maximum number of times that a step is solved, each time with a larger cut-off; with tiles, the last solution uses
-all of them.
+all tiles.
 """
 
 LARGEST_LENGTH = 1e150
@@ -132,9 +132,9 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen for the next step, if any, and the fixed point.
+        """Return the screen for the next step and the fixed point.
 
-        The fixed point is None if the weights do not change.
+        The screen is None if the next step needs a new one; the fixed point is None if the weights do not change.
         """
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
@@ -208,7 +208,7 @@ class FusedStep:
     def _dense(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, limit: float
     ) -> tuple[int, FixedPoint]:
-        """Solve with all pairs; return the number of pairs within ``limit``, and the solution."""
+        """Solve with all pairs; return the number of pairs (i, j), j != i, within ``limit``, and the solution."""
         rows, columns = self._oriented(cloud.theta, theta)
         kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None and self.dtype == np.float32:
@@ -261,7 +261,7 @@ class FusedStep:
         return fixed_point.solve(kernel, log_rho, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
-        """Run the reference solver in float64, for clouds on which plain numbers overflow or underflow."""
+        """Run the reference solver in float64, for clouds on which the other solvers overflow or underflow."""
         hyper, (rows, columns) = self.hyper, self._oriented(cloud.theta, theta)
         if self.most_whole < self.N:
             kernel: Kernel = make_kernel(
@@ -279,7 +279,7 @@ class FusedStep:
         return FixedPoint(solution.log_rho.numpy(), log_z, log_q, empty, empty, changes, solution.stopped)
 
     def _tile_memory(self, dtype: np.dtype) -> np.ndarray:
-        """Return memory for tiles, a share of the memory that is free at the first step; later steps reuse it."""
+        """Return memory for tiles; the first call allocates a share of the free memory, and later calls return it."""
         if dtype not in self._tiles:
             self._tiles[dtype] = tile_memory(self.N, dtype, self._free_memory() // SHARE)
         return self._tiles[dtype]
@@ -307,7 +307,7 @@ class FusedStep:
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
-        """Return a screen around a cloud; a screen without pairs gets a larger radius if that adds no pairs."""
+        """Return a screen around a cloud; if no pair is within ``radius``, a larger one may be chosen."""
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:
@@ -316,14 +316,14 @@ class FusedStep:
         return screen
 
     def _list_of(self, screen: Screen) -> NeighbourList | None:
-        """Return the neighbour list of a screen, which depends only on the screen; the most recent list is cached."""
+        """Return the neighbour list of a screen, or None if it would be too long; the most recent list is cached."""
         if id(screen) not in self._lists:
             most = self.N**2 // 20 if self.N <= MOST_DENSE else 2 * MOST_NEIGHBOURS * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 
     def _distance(self, theta: Tensor, screen: Screen | None) -> float:
-        """Return the largest displacement of a cloud from the screen's reference; the most recent value is cached."""
+        """Return the largest displacement from the screen's reference (0 without a screen); the last one is cached."""
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:

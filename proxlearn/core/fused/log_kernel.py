@@ -1,4 +1,4 @@
-"""The compiled form of ``kernel.LogKernel``, for clouds on which plain numbers overflow, as in diverging runs.
+"""The compiled form of ``kernel.LogKernel``, for clouds on which the absorbed kernel overflows, as in diverging runs.
 
 The operations are the same, in float64 and without N x N temporaries.
 """

@@ -22,7 +22,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """The points sorted by cell, with one array per coordinate, the widest first, for vectorised distances."""
+    """The points of a cloud sorted by cell, with one array per coordinate, the widest coordinate first."""
 
     points: np.ndarray
     """Coordinates of the sorted points, shape (p, N)."""
@@ -46,7 +46,10 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
-    """Sort the points by cell (a counting sort), as in Grid; ``axes`` is the order of the coordinates."""
+    """Sort the points by cell (a counting sort); return the points, order, cell and starts of a Grid.
+
+    ``used`` contains the coordinates that define the cells, or -1, and ``axes`` the order of all coordinates.
+    """
     N, p = cloud.shape
     cells = np.zeros((N, CELL_COORDINATES), np.int64)
     key = np.zeros(N, np.int64)
@@ -97,7 +100,7 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
-    """Find, per block, the pairs within ``limit`` (a squared distance) and the closest pair below ``far``.
+    """Find, per block, the pairs within ``limit`` and the smallest distance up to ``far``; all distances are squared.
 
     Each point is compared with the points after it. All pairs within ``limit`` are counted; those that fit in ``pairs``
     are stored.
@@ -154,8 +157,8 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Scan for pairs of points; return the counts, the pairs and the smallest distance.
 
-    The counts are the numbers of pairs within ``radius`` per block, of which the first ``capacity`` are stored. The
-    smallest distance is infinite if the scan finds no pair within max(radius, far).
+    The counts are the numbers of pairs within ``radius`` per block; at most ``capacity`` pairs per block are returned.
+    The smallest distance is infinite if the scan finds no pair within max(radius, far).
     """
     dtype, blocks = grid.points.dtype, row_blocks(grid.points.shape[1])
     counts, nearest, pairs = (
@@ -184,7 +187,7 @@ class NeighbourList:
 
 @compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
-    """Store each pair in the rows of both of its particles."""
+    """Return the starts and columns of the sparse matrix that contains each pair (i, j) in row i and in row j."""
     starts = np.zeros(N + 1, np.int64)
     for e in range(len(rows)):
         starts[rows[e] + 1] += 1
@@ -215,7 +218,7 @@ PART = 2**13
 
 
 def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
-    """Estimate the mean number of neighbours within a radius; only those of every k-th particle are counted."""
+    """Estimate the mean number of neighbours within a radius from about SAMPLED particles, equally spaced by index."""
     sample = cloud[:: max(1, len(cloud) // SAMPLED)]
     counts = np.full(len(sample), -1)
     # The distances are computed in parts, because the differences of a whole cloud take up as much memory as the cloud.
@@ -240,8 +243,8 @@ def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | N
 
 
 EMPTY_MARGIN = 1 - 1e-4
-"""Factor applied to the distance of the closest pair to obtain a radius without pairs. It exceeds the margin by which a
-scan is wider than its radius, so that the list of an empty radius is empty.
+"""Factor by which the distance of the closest pair is multiplied to obtain a radius without pairs. The reduction is
+larger than the margin that a scan adds to its radius, so a scan with the reduced radius finds no pair.
 """
 BUDGET = 400
 """Number of candidate pairs per particle in the search for a wider empty radius; comparing them takes as long as a few
@@ -287,7 +290,7 @@ def _largest_squares(x, y, blocks):  # type: ignore[no-untyped-def]
 
 
 FEW = 2**17
-"""Number of coordinates up to which one thread computes the displacements before a second thread has started."""
+"""Largest number of coordinates that one thread can process before a second thread has started."""
 
 
 def largest_displacement(x: np.ndarray, y: np.ndarray) -> float:

@@ -28,7 +28,7 @@ def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-
     """List the other particles' columns within ``radius`` of each row; return whether they fit into ``neighbours``.
 
     The columns are sorted into cells in the two widest coordinates, at least as wide as the radius. A third coordinate
-    would leave most cells empty, and looking at an empty cell takes longer than comparing a few points.
+    would leave most cells empty, and checking an empty cell takes longer than comparing a few points.
     """
     N, p = columns.shape
     low, spread = np.zeros(MOST_COORDINATES), np.zeros(MOST_COORDINATES)
@@ -86,7 +86,7 @@ def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-
 
 
 def list_between(rows: np.ndarray, columns: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """Return the pairs (row i, column j != i) within ``radius``, or None if there may be more than ``most``."""
+    """Return a list of the pairs (row i, column j != i) within ``radius``, or None if it may exceed ``most`` pairs."""
     starts, neighbours = np.empty(len(rows) + 1, np.int64), np.empty(most, np.int32)
     if not _close_pairs(rows, columns, radius * WIDER, starts, neighbours):
         return None

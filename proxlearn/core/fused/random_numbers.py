@@ -13,7 +13,7 @@ from proxlearn.core.fused.vector_math import FAST, f4, f8, log4, log8, sincos4, 
 CHUNK = 64
 """Number of counters that are processed together, so that the compiler vectorises over them."""
 FEW = 2**13
-"""Number of random numbers up to which one thread draws them before a second thread has started."""
+"""Largest number of random numbers that one thread can draw before a second thread has started."""
 
 u4, u8 = np.uint32, np.uint64
 NORMAL, UNIFORM = noise.NORMAL, noise.UNIFORM
@@ -23,7 +23,7 @@ W0, W1 = (u4(step) for step in noise.KEY_STEPS)
 
 @compile_helper(error_model="numpy")
 def _words(k0, k1, first, stream, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Compute the four words of the counters first, first + 1, ... into a, b, c, d."""
+    """Store the four words of the counters first, first + 1, ... in a, b, c and d."""
     for j in range(len(a)):
         index = u8(first + j)
         x0, x1, x2, x3 = u4(index), u4(index >> u8(32)), u4(stream), u4(0)
@@ -62,7 +62,7 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
 
 @compile_helper(error_model="numpy")
 def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
-    """Draw the normal numbers of the counters base + first to base + last into the flat ``out``.
+    """Store the normal numbers of the counters base + first to base + last - 1 in the flat array ``out``.
 
     ``out`` begins with the first number of the counter ``base`` and may end within the numbers of the last counter.
     """
@@ -149,5 +149,5 @@ def fill_normal(key: tuple[int, int], out: np.ndarray, start: int = 0) -> None:
 
 
 def fill_uniform(key: tuple[int, int], out: np.ndarray) -> None:
-    """Fill an array with the numbers of ``noise.uniform``."""
+    """Fill an array with the numbers of ``core.noise.uniform``."""
     _uniform(u4(key[0]), u4(key[1]), out)

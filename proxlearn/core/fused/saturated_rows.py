@@ -149,7 +149,7 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
 
 @compile_helper(fastmath=FAST, error_model="numpy")
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
-    """Add the signs of the rows to r, weighted by ``a rho``, and to s, weighted by ``a``.
+    """Add the signs of the rows first to end - 1 to r, weighted by ``a rho``, and to s, weighted by ``a``.
 
     Rows are processed four at a time; the last group is padded with zeros.
     """

@@ -43,10 +43,11 @@ def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
 def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilon: float) -> float:
     """Return the distance beyond which no pair changes a weight by more than 2^-53.
 
-    In row i, the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z))
-    times the diagonal entry; in column j, to that bound times exp(osc(log rho)). Without near pairs, log z stays in
-    every round between log z0 and its value at the fixed point, (log xi - log rho) / kappa, so its oscillation is at
-    most the larger of their oscillations.
+    Let r be this distance. In row i, the entries with C >= r^2, which are omitted, add up to at most
+    (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z)) times the diagonal entry; in column j, they add up to at most
+    this bound times exp(osc(log rho)). If no pair is closer than r, log z lies in every round between log z0 and
+    (log xi - log rho) / kappa, its value at the fixed point; osc(log z) is therefore at most the larger of the
+    oscillations of these two vectors.
     """
     exponent = osc_log_rho + osc_log_z + math.log(max(N - 1, 1)) - LOG_TOLERANCE
     return math.sqrt(max_step**2 + 2 * epsilon * exponent)
@@ -56,7 +57,7 @@ def skin(radius: float, max_step: float) -> float:
     """Return the margin of a list beyond the cut-off, which keeps the list valid for several steps.
 
     In m steps, two particles approach each other by about 2 sqrt(m) step lengths. A wider list costs more in every
-    step, so the margin is a quarter of the radius, or zero if that is not enough for one step.
+    step, so the margin is a quarter of the radius, or zero if a quarter is not enough for one step.
     """
     is_enough = max_step > 0 and 0.25 * radius >= 2 * max_step
     return 0.25 * radius if is_enough else 0.0

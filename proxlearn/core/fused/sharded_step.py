@@ -1,9 +1,10 @@
-"""The compiled step of a cloud that is divided among several processes; the bits do not depend on their number.
+"""The compiled step of a cloud that is divided among processes; the bits do not depend on the number of processes.
 
-Every rank stores the whole cloud, N (p + 1) numbers, but the responses, the noise and the kernel rows of its own
-particles only. A step has these exchanges: the sums P^T rho and P^T 1 over the particles; the new locations and the
+Every rank stores the whole cloud, N (p + 1) numbers, but responses, noise and kernel rows only for its part of the
+particles. In a step, the ranks exchange the sums P^T rho and P^T 1 over the particles; the new locations and the
 potential w; and, in each round of the proximal fixed point, one sum over the columns of the kernel. All other work of a
-step is O(N p), or O(number of neighbours) for clouds with a neighbour list; every rank repeats it on the same numbers.
+step is O(N p), or O(number of neighbours) for clouds with a neighbour list; every rank does this work for the whole
+cloud.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ShardedStep(FusedStep):
 
 
 class ShardedDrift:
-    """The drift of a cloud, block by block, because the bits of a matrix product depend on its number of rows."""
+    """The drift of a cloud, computed by blocks, because the bits of a matrix product depend on its number of rows."""
 
     def __init__(self, functional: Functional, hyper: Hyper, shards: Shards) -> None:
         self.shards = shards

@@ -5,7 +5,7 @@ with the sign pattern of a sample, and the gradient is a sum over samples with t
 the same ``look_up``.
 
 LANES particles form a tile. Every entry of a table has one number per particle of the tile, and every pass reads memory
-in order. No sum extends over two blocks of a pass.
+in order. Every sum is computed within one block of a pass.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities and compute P, P^T rho and P^T 1, in strips of the samples in a block."""
+    """Replace the logits Z by probabilities; compute P, r = P^T rho and s = P^T 1, for STRIP samples at a time."""
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)
@@ -112,7 +112,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, g
     """Compute inner_c = P c, and replace the probabilities by G P (delta_label - p).
 
     ``gradient`` is the sum over the samples of these new values times X, and ``shifts`` is the same sum without X. Both
-    have one row per particle and class.
+    have one row per particle and class, except for the last class.
     """
     N, n_x = len(inner_c), len(half)
     tiles, others, _ = Z.shape

@@ -23,7 +23,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
-    """Write to W the weights of each class minus those of the last class, with one row per particle and class."""
+    """Store the weights of each other class minus those of the last class in W, one row per particle and class."""
     N, n_x = len(theta), W.shape[1]
     others = len(W) // N
     for i in prange(N):
@@ -36,7 +36,7 @@ def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities, class by class, and compute P and block t's contribution to (P^T rho, P^T 1)."""
+    """Replace the logits Z by probabilities, compute P, and store block t's part of (P^T rho, P^T 1) in sums[t]."""
     N, n = P.shape
     others = len(Z) // N
     blocks = sums.shape[0]
@@ -98,7 +98,10 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama to the coordinates starting at ``first``; ``gradient`` does not contain the last class."""
+    """Take one Euler-Maruyama step for the coordinates from ``first`` on.
+
+    ``gradient`` has no rows for the last class, whose gradient is minus the sum of the gradients of the other classes.
+    """
     N, size = len(theta), gradient.shape[1]
     others = len(gradient) // N
     for i in prange(N):

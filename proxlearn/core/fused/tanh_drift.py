@@ -4,7 +4,7 @@ The drift of a step consists of a matrix product, ``forward`` (tanh in place, wi
 times the cotangents, and the non-zero rows of G o S), a matrix product over those rows, and the update.
 
 With the paper's raw features, nearly every neuron is saturated: its row of S = 1 - T o T is exactly zero, and so is its
-gradient except for a. The second product omits such rows, which is exact and removes most of the work.
+gradient with respect to b and w. The second product omits such rows, which is exact and removes most of the work.
 """
 
 from __future__ import annotations
@@ -94,9 +94,10 @@ def _update_rows(first, last, theta, grad_a, GX, places, h, diffusion, noise, ne
 
 @compile_pass(parallel=True)
 def update(theta, grad_a, GX, places, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama, given the first column of the gradient and the other columns of the active rows.
+    """Take one Euler-Maruyama step.
 
-    Row i of the gradient is row places[i] of GX, or zero if places[i] is negative.
+    ``grad_a`` is the first column of the gradient. In row i, the other columns are theta[i, 0] * GX[places[i]], or zero
+    if places[i] is negative (a saturated neuron).
     """
     N = len(theta)
     for t in prange(blocks):

@@ -66,7 +66,7 @@ def _backward_rows(t, blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner
 
 @compile_pass(parallel=True)
 def backward(blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
-    """Compute inner_c = T c, and the Euler-Maruyama update of theta."""
+    """Compute inner_c = T c, and store theta after one Euler-Maruyama step in ``new``."""
     for t in prange(blocks):
         _backward_rows(np.int64(t), blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new)
 

@@ -44,7 +44,7 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama to the columns of a, and then to those of b and w."""
+    """Take one Euler-Maruyama step; the gradient is ``grad_a`` for the columns of a and GX for those of b and w."""
     N, p = theta.shape
     C = grad_a.shape[1]
     for i in prange(N):

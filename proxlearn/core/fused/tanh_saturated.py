@@ -132,7 +132,7 @@ def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, sig
 
 @compile_pass(parallel=True)
 def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
-    """Store block t's contribution to (P^T rho, P^T 1) in sums[t], and the signs and pairs, or DENSE, of each row.
+    """Store block t's contribution to (P^T rho, P^T 1) in sums[t], and store each row's signs and pairs, or DENSE.
 
     Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
     """
@@ -200,7 +200,7 @@ def _backward_rows(t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, 
 
 @compile_pass(parallel=True)
 def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
-    """Compute T c (and T e if e is given) and the Euler-Maruyama update; dense rows are recomputed bit for bit."""
+    """Compute T c, T e (unless e is empty) and one Euler-Maruyama step; dense rows of T are computed again."""
     for t in prange(blocks):
         _backward_rows(
             np.int64(t), theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks
@@ -209,7 +209,7 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
 
 @lru_cache(maxsize=2)
 def _rows_with_ones(samples: Samples) -> np.ndarray:
-    """Return [1 X]; the drifts of all blocks of a cloud share one copy."""
+    """Return the matrix [1 X], which is cached, so that the drifts of all blocks of a cloud use the same array."""
     return with_ones(samples)[0].T.contiguous().numpy()
 
 
@@ -230,7 +230,7 @@ class SaturatedTanhDrift(FusedDrift):
         self.nothing = np.empty(0, dtype)
 
     def _allocate(self, rows: int) -> None:
-        """Allocate the lists, signs and pairs of ``rows`` particles, which is all of them, or none after a release."""
+        """Allocate the lists, signs and pairs for ``rows`` particles: all particles, or 0 to release the memory."""
         # Passes read a list beyond its end, in groups of four, so its entries must be valid.
         near, near_count = np.zeros((rows, NEAR), np.int32), np.zeros(rows, np.int32)
         self.lists = np.zeros((rows, len(self.X1t)), self.dtype), self.squared_radius, near, near_count

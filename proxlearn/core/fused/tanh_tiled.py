@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply the Euler-Maruyama step, but without the gradient with respect to b and w, which is added separately."""
+    """Take one Euler-Maruyama step without the gradient with respect to b and w, which the caller subtracts later."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -133,7 +133,10 @@ class TiledTanhDrift(FusedDrift):
         u: np.ndarray | None,
         rows: np.ndarray,
     ) -> np.ndarray:
-        """Return the gradient with respect to b and w, a o (G o S) [1 X], for the given unsaturated rows."""
+        """Return the gradient with respect to b and w, a o (G o S) [1 X], of the given unsaturated rows.
+
+        Store ``inner_c``, ``grad_a`` and, if it is given, ``u`` for these rows.
+        """
         points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))

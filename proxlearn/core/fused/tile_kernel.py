@@ -27,7 +27,7 @@ MOST_SUMS = 2**25
 WIDEST = 256
 """Largest number of columns in a chunk; shorter loops cost more per pair, and longer ones exceed the L1 cache."""
 AT_ONCE = 3
-"""Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
+"""Number of coordinates whose squares are added at a time; p is padded to a multiple of this number."""
 LINE = 64
 """Size of a cache line in bytes. A vector that crosses lines takes twice as long to read."""
 
@@ -100,7 +100,7 @@ def _add_squares(total, following, columns, start, length, x, r):  # type: ignor
 
 @compile_pass(fastmath=FINITE, error_model="numpy")
 def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
-    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns, and the largest value of each row."""
+    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns; raise ``tops`` to each row's maximum."""
     width = end - begin
     shift = gamma[begin:end]
     K[:] = 0
@@ -154,7 +154,7 @@ def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
 # If all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
 @compile_pass(error_model="numpy")
 def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
-    """Compute u and q^ of the row groups first..last, and their contribution to v.
+    """Compute u and q^ of the row groups ``first`` to ``last`` - 1, and the contribution of these rows to v.
 
     The entries are computed if ``compute`` is true and otherwise read from ``stored``, which is empty if no entries are
     stored. alpha is chosen if ``shift`` is true and otherwise taken from an earlier sweep.
@@ -337,7 +337,7 @@ def _squared_limit(cutoff: float) -> float:
 
 
 def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an array that starts at a cache line."""
+    """Return an array with undefined entries that starts at the beginning of a cache line."""
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + LINE, np.uint8)
     skip = -memory.ctypes.data % LINE

@@ -23,7 +23,7 @@ LEAF = 64
 
 @njit(inline="always")
 def _widest(points, order, first, last):  # type: ignore[no-untyped-def]
-    """Return the coordinate with the largest extent, or the first of several such coordinates."""
+    """Return the coordinate with the largest extent over the points order[first:last]; the first one if several tie."""
     p = points.shape[1]
     low, high = points[order[first]].copy(), points[order[first]].copy()
     for i in range(first + 1, last):
@@ -39,7 +39,10 @@ def _widest(points, order, first, last):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _partition(key, order, first, last, middle):  # type: ignore[no-untyped-def]
-    """Reorder first..last such that no key before ``middle`` exceeds a key after it (Hoare's selection)."""
+    """Partition ``key[first:last]`` in place, and permute ``order`` in the same way (Hoare's selection algorithm).
+
+    After this, no key before position ``middle`` is larger than any key from ``middle`` on.
+    """
     low, high = first, last - 1
     while low < high:
         pivot = key[(low + high) // 2]
@@ -64,7 +67,7 @@ def _partition(key, order, first, last, middle):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def tile_order(points):  # type: ignore[no-untyped-def]
-    """Return the particles in the order of the tree, which depends only on the cloud."""
+    """Return the indices of the particles in the order of the tree, which depends only on the cloud."""
     N = len(points)
     order, key = np.arange(N), np.empty(N, points.dtype)
     # The traversal is depth first, with at most one pending set per level.
@@ -112,7 +115,7 @@ class Boxes(NamedTuple):
 
 @njit(inline="always")
 def squared_gaps(low, high, box, leaf_low, leaf_high, gaps):  # type: ignore[no-untyped-def]
-    """Compute the squared distance between one of the boxes ``low``, ``high`` and the box of each leaf."""
+    """Store in ``gaps`` the squared distances between box ``box`` of ``low``, ``high`` and the box of each leaf."""
     gaps[:] = 0
     for k in range(len(low)):
         below, above = low[k, box], high[k, box]

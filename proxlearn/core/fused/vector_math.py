@@ -128,7 +128,10 @@ def sincos8(t):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_squares(total, rows, first, last, start, length, x, column):  # type: ignore[no-untyped-def]
-    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four values of k at a time."""
+    """Add to total[j], for j < ``length``, the sum over k of (x[k, column] - rows[k, start + j])^2.
+
+    k runs from ``first`` to ``last`` - 1, and four values of k are processed at a time.
+    """
     k = first
     while k + 4 <= last:
         x0, x1, x2, x3 = x[k, column], x[k + 1, column], x[k + 2, column], x[k + 3, column]

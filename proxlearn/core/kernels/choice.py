@@ -14,11 +14,11 @@ from proxlearn.memory import kernel_bytes
 __all__ = ["make_kernel", "offdiagonal_share"]
 
 WHOLE_N = 2**12
-"""Largest N for which the log kernel is a single matrix; for more particles, it is divided into tiles, which are kept
+"""Largest N for which the log kernel is a single matrix; for more particles, it is divided into tiles, which are stored
 if the memory suffices.
 """
 ENTRIES_AT_ONCE = 2**20
-"""Maximum number of entries of the kernel that ``offdiagonal_share`` holds in memory; more would use more memory
+"""Maximum number of entries of the kernel that ``offdiagonal_share`` computes at once; more would use more memory
 without saving time.
 """
 MOST_PAIRS = 2**24
@@ -28,8 +28,9 @@ MOST_PAIRS = 2**24
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
     """Return the kernel between two clouds of N particles; row i belongs to ``rows[i]``.
 
-    All pairs are computed, so ``auto`` means the log kernel. If that kernel is divided into tiles, the tiles absorb the
-    potentials with ``auto``, as long as the floating-point range allows it, but not with ``log``.
+    All pairs are computed, so ``auto`` selects the log kernel. If the log kernel is divided into tiles, the tiles
+    absorb the potentials with ``auto``, as long as the floating-point range allows it, but not with ``log``. On a GPU,
+    a formula for pykeops replaces the tiles if pykeops can be used.
     """
     N, device = len(rows), rows.device
     if which == "dense":

@@ -85,7 +85,7 @@ class KeOpsLogKernel:
 
 
 def try_kernel(rows: Tensor, columns: Tensor, epsilon: float) -> KeOpsLogKernel | None:
-    """Return the kernel as a formula, or None if pykeops is not installed, cannot be used or is not the best choice."""
+    """Return the kernel as a formula; None on the CPU, in too many dimensions, or if pykeops is missing or fails."""
     if rows.device.type not in DEVICES or rows.shape[1] > MOST_COORDINATES or FAILURE.reason is not None:
         return None
     try:

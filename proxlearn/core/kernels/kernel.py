@@ -109,7 +109,7 @@ class Kernel(Protocol):
 
 
 class RangedKernel(ABC):
-    """A kernel that uses plain numbers only while the potentials change little from one call to the next."""
+    """A kernel that needs the log domain only if the potentials change much from one call to the next."""
 
     @abstractmethod
     def limit_change(self, change: float) -> None:
@@ -158,9 +158,10 @@ class DenseKernel:
 class LogKernel:
     """The matrix log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
 
-    Without that subtraction, log q contains C_ii / 2 epsilon, and its rounding error changes the mass: a plain float32
-    logsumexp keeps only 0.986 of the mass at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two
-    particles nearly coincide. It is subtracted instead of the diagonal entry, so that no entry of the kernel exceeds 1.
+    Without that subtraction, log q contains C_ii / 2 epsilon, and the rounding error of log q changes the mass: in
+    float32 with epsilon = 1e-6, only 0.986 of the mass remains. The smallest cost of a row is on the diagonal unless
+    two particles nearly coincide. It is subtracted instead of the diagonal entry, so that no entry of the kernel
+    exceeds 1.
     """
 
     def __init__(self, C: Tensor, epsilon: float) -> None:

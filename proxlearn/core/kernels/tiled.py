@@ -1,10 +1,13 @@
-"""Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and discarded.
+"""Kernels that are divided into tiles of rows, for clouds whose N x N matrix may not fit in memory.
+
+Every tile is built from the locations of the particles. If the free memory is large enough, all tiles are stored at
+their first use; otherwise, each tile is discarded after every use and built again for the next one.
 
 The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could
 prevent the CPU's allocator from reusing the memory of a tile; 20000 particles would then take up 3 GB.
 
-The size of a tile depends only on the matrix and on the device, unless the memory is too small even for one tile. The
-free memory determines only which matrices are kept and which are rebuilt, so it does not affect the results.
+The size of a tile depends only on the shape of the matrix and on the device, unless the memory is too small even for
+one tile. Apart from this exception, the free memory does not affect the results.
 """
 
 from __future__ import annotations
@@ -21,13 +24,13 @@ from proxlearn.memory import free_memory
 __all__ = ["TiledAbsorbedKernel", "TiledLogKernel", "Tiling", "fits_in_memory", "make_tiling"]
 
 SHARE = 4
-"""Matrices are kept if they take up at most 1/SHARE of the free memory."""
+"""Matrices are stored if they take up at most 1/SHARE of the free memory."""
 ALWAYS_FITS = 2**26
 """Number of bytes that are assumed to fit in memory without a check of the free memory."""
 CPU_ENTRIES, GPU_ENTRIES = 2**20, 2**24
 """Number of entries per tile: few enough for the processor's cache, and enough to occupy a GPU."""
 TEMPORARIES = 8
-"""Number of matrices of the size of a tile, in float64, that an operation on a tile holds in memory at once."""
+"""Number of matrices of the size of a tile, in float64, that an operation on a tile uses at the same time."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,19 @@ class Tiling:
     size: int
     """Number of rows per tile."""
     keep: bool
-    """Whether a tile is kept after its first use; otherwise, it is rebuilt for every use."""
+    """Whether a tile is stored at its first use; otherwise, it is built again for every use."""
 
     def __iter__(self) -> Iterator[slice]:
         return (slice(first, first + self.size) for first in range(0, self.num_rows, self.size))
 
 
 def fits_in_memory(num_bytes: int, device: torch.device) -> bool:
-    """Return whether ``num_bytes`` bytes of matrices may be kept in the memory of a device."""
+    """Return whether ``num_bytes`` bytes of matrices may be stored in the memory of a device."""
     return num_bytes <= ALWAYS_FITS or num_bytes <= free_memory(device) // SHARE
 
 
 def make_tiling(num_rows: int, num_columns: int, device: torch.device, kept_bytes: int) -> Tiling:
-    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in memory."""
+    """Return the tiling of a matrix; all tiles are stored if ``kept_bytes``, their total size, fits in memory."""
     free = free_memory(device)
     entries = CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
     entries = min(entries, free // (SHARE * TEMPORARIES * 8))
@@ -94,7 +97,7 @@ class TiledLogKernel:
         return transport.log().to(log_rho.dtype)
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the row range and the entries of each tile of log Gamma'; the caller must not change a kept tile."""
+        """Yield the row range and the entries of each tile of log Gamma'; the caller must not change stored tiles."""
         if self._kept:
             yield from zip(self.tiling, self._kept, strict=True)
             return
@@ -127,7 +130,7 @@ class Absorption:
     distance: float
     """Upper limit on max|log z - potential| or max|log q - potential|."""
     tiles: list[Tensor]
-    """The tiles, if they are kept."""
+    """The tiles, if they are stored."""
 
 
 class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):

@@ -49,7 +49,7 @@ class Response(ABC):
     def stored_bytes(self) -> int | None:
         """Return the number of bytes that the response stores besides theta and the samples, or None if it is unknown.
 
-        A response of unknown size is not kept if memory is scarce; it is computed again instead.
+        A ``TiledResponse`` does not store tiles of unknown size; it computes them again for every operation.
         """
         return None
 
@@ -198,8 +198,8 @@ class Neuron(ABC):
 class AutodiffResponse(Response):
     """A response that stores P and computes the pull-back by automatic differentiation, tile by tile.
 
-    The memory is O(N n) for P and O(tile) for the tape. If there is a single tile, its tape is kept from the forward
-    pass; otherwise, ``pull_back`` repeats the forward pass of each tile.
+    The memory is O(N n) for P and O(tile) for the tape. If there is a single tile, the first ``pull_back`` uses the
+    tape of the forward pass; otherwise, ``pull_back`` repeats the forward pass of each tile.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples) -> None:

@@ -19,11 +19,11 @@ WHOLE_ENTRIES = 2**26
 TILE_ENTRIES = 2**22
 """Number of outputs per tile, enough to occupy all cores or a GPU."""
 COPIES = 4
-"""Number of matrices (of the size of the outputs) that the response and its operations hold in memory."""
+"""Number of matrices (of the size of the outputs) that a response and its operations use at the same time."""
 
 
 def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
-    """Return the neuron's own response, or a tiled one if the outputs would take up too much memory."""
+    """Return the response of the neuron, or a TiledResponse if the outputs would take up too much memory."""
     entries = len(theta) * _outputs_per_particle(neuron, samples)
     if entries <= WHOLE_ENTRIES and fits_in_memory(COPIES * theta.itemsize * entries, theta.device):
         return neuron.respond(theta, samples)
@@ -33,12 +33,12 @@ def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
 class TiledResponse(Response):
     """The response of any neuron in tiles of particles.
 
-    The responses of the first tiles are kept, up to a share of the free memory; the others are evaluated again for
-    every operation. The choice of the kept tiles does not affect the results.
+    The responses of the first tiles are stored until they use a share of the free memory; the other responses are
+    evaluated again for every operation. This choice does not affect the results.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples, kept_bytes: int | None = None) -> None:
-        """Prepare the tiles; kept tiles take up at most ``kept_bytes``, by default a share of the free memory."""
+        """Prepare the tiles; stored tiles take up at most ``kept_bytes``, by default a share of the free memory."""
         self.neuron, self.theta, self.samples = neuron, theta, samples
         free = free_memory(theta.device)
         self._available = free // SHARE if kept_bytes is None else kept_bytes
