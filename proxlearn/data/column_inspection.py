@@ -56,7 +56,10 @@ class Column:
 
 
 def parse_column(series: Any, form: TableFormat, missing_values: Sequence[str] = ()) -> Column:
-    """Interpret a column of a pandas data frame; cells whose text is in ``missing_values`` count as missing."""
+    """Return a column of a pandas data frame as a ``Column`` of numbers, text or dates.
+
+    Cells whose text is in ``missing_values`` are missing.
+    """
     import pandas as pd
 
     if series.dtype.kind in "biuf" and not pd.api.types.is_extension_array_dtype(series.dtype):
@@ -105,7 +108,11 @@ def parse_number(text: str | bool, form: TableFormat) -> float | None:
 
 
 def without_unit(text: str) -> str:
-    """Return the text of a number without its currency symbol, percent sign and blanks; other text is unchanged."""
+    """Return the text of a number without its currency symbol or percent sign.
+
+    Blanks around the number, and blanks or apostrophes between thousands, are also removed. Other text is returned
+    unchanged.
+    """
     matched = WITH_UNIT.fullmatch(text.replace("\u2212", "-"))
     if matched is None or (matched[1] and matched[2]):
         return text

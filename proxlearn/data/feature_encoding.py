@@ -47,9 +47,9 @@ class FeatureEncoder:
         missing: str | None,
         ignored: tuple[str, ...] = (),
     ) -> FeatureEncoder:
-        """Return the encoding fitted to the training rows.
+        """Return an encoder that is fitted to the training rows.
 
-        ``numbers`` and ``texts`` contain the columns by name; ``missing`` and ``ignored`` become attributes.
+        ``numbers`` and ``texts`` contain the columns by name; ``missing`` and ``ignored`` are attributes of the result.
         """
         # Imported here, because importing scikit-learn takes a second and `proxlearn data` does not need it.
         from sklearn.impute import MissingIndicator, SimpleImputer
@@ -87,7 +87,7 @@ class FeatureEncoder:
 
     @property
     def is_identity(self) -> bool:
-        """Whether there are no categories, ignored columns or missing-value treatment that need to be stored."""
+        """Whether the encoder has no categories, no treatment of missing values and no ignored columns."""
         return not (self.categories or self.missing or self.ignored)
 
     def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -146,7 +146,8 @@ def fit_encoder(table: Table, rows: np.ndarray) -> FeatureEncoder:
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
     """Raise InputError if a column cannot be scaled, or if a number is too large before or after scaling.
 
-    A scaled number is too large if its square overflows in all of the precisions ``dtypes``; None is ignored.
+    A scaled number is too large if its square overflows in all of the precisions ``dtypes``. Entries that are None are
+    ignored.
     """
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]

@@ -302,7 +302,7 @@ def _read_excel(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
 
 
 def _with_text_names(frame: Any) -> Any:
-    """Return the data frame with its column names converted to strings; pandas has already made the names distinct."""
+    """Return the data frame with its column names converted to strings."""
     return frame.set_axis([str(column) for column in frame.columns], axis="columns")
 
 

@@ -108,7 +108,7 @@ def _id_notice(name: str) -> str:
 
 
 def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in ``answer`` with their values in ``settings``, which solve all problems together."""
+    """Return the settings in ``answer``, each with its value in ``settings``, the merged settings for all problems."""
     return {key: settings.get(key, value) for key, value in answer.items()}
 
 
@@ -234,7 +234,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
 
 
 def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
-    """Return the target column of a file that stores types; truth values and strings become the names of classes."""
+    """Return the target column of a file that stores data types; truth values and strings become class names."""
     if values.dtype == bool or values.dtype.kind == "U":
         return Column("text", values.astype(str).astype(object))
     if parsed is not None and values.dtype == object:

@@ -32,7 +32,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="FILE",
-        help="a table with a header line (.csv, also compressed, .parquet or .xlsx), or - for standard input",
+        help="a table with a header line (.csv, which may be compressed, .parquet or .xlsx), or - for standard input",
     )
     parser.add_argument(
         "--ignore-extra",
@@ -43,8 +43,8 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decimal",
         choices=("comma", "point"),
-        help="how numbers are written: comma (1.234,5) or point (1,234.5 or 1234.5), also as 1 234, $5 or 5 %%; "
-        "default: as in training",
+        help="how numbers are written: comma (1.234,5) or point (1,234.5 or 1234.5); with either, numbers such as "
+        "1 234, $5 and 5 %% are also read (default: the format of the training table)",
     )
 
 

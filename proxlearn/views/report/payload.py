@@ -37,7 +37,10 @@ HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "free_energy", "en
 
 
 def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Return everything that the page shows; ``clouds`` has one entry per run, in the order of the runs."""
+    """Return everything that the page shows.
+
+    ``clouds`` has one entry per run, in the order of the runs; the entry of a run without a cloud is None.
+    """
     rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(report.runs))))
     return {
         "title": report.title,

@@ -28,7 +28,10 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Accepted values of the Host header; any other may come from a site whose DNS entry points to this machine."""
+        """Accepted values of the Host header.
+
+        Other values may come from a site whose DNS entry points to this machine.
+        """
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from proxlearn.views.style import (
 )
 
 SMALLEST_SHARE = 1e-20
-"""The value at which smaller kernel shares are drawn on a logarithmic axis, which they would stretch."""
+"""Lower limit of the kernel shares that are drawn; smaller shares are drawn at this value to limit the axis range."""
 
 
 def draw_risk(run: RunData) -> list[Path]:

@@ -85,7 +85,7 @@ def importances(study: Any) -> dict[str, float]:
 
 
 def render_search(folder: Path, search: Search, study: Any) -> list[Path]:
-    """Write trials.csv, search.md and the plot; return their paths."""
+    """Write trials.csv, search.md and, if a trial has a score, the plot; return the paths of the files."""
     table = trials_table(search, study)
     write_atomically(folder / "trials.csv", table.to_csv(index=False).encode())
     write_atomically(folder / "search.md", page(folder, search, study, table).encode())
