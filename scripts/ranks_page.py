@@ -43,7 +43,7 @@ MESSAGE_BYTES = 2**20
 
 
 def check_idle(busy: bool) -> bool:
-    """Return whether no other process uses the machine; end the program if one does and ``busy`` is false."""
+    """Return whether the machine's load is below MOST_LOAD; if it is not and ``busy`` is false, end the program."""
     load = os.getloadavg()[0]
     if load >= MOST_LOAD and not busy:
         sys.exit(

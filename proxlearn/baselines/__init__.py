@@ -1,1 +1,1 @@
-"""Methods with which proxlearn is compared, one module per method."""
+"""The methods that `proxlearn compare` compares, and the code that several of these methods use."""

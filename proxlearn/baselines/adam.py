@@ -1,10 +1,10 @@
-"""A baseline that trains the same two-layer network with Adam.
+"""A baseline that uses Adam to train the two-layer network that the recursion trains.
 
 The network f is the mean of N tanh neurons, initialised with the cloud that the recursion draws for the same seed. The
 loss is the same as in the recursion, and the gradient of the risk is computed exactly from all rows. The scale of the
-initial cloud, the learning rate and the number of steps are selected as in training/successive_halving.py: candidates
-with at most 200 neurons are trained on three quarters of the training part and compared by their risk on the remaining
-quarter. Then the network with all N neurons is trained on the whole training part.
+initial cloud, the learning rate and the number of steps are selected on held-out rows: candidates with at most 200
+neurons are trained on three quarters of the training part and compared by their risk on the remaining quarter. Then the
+network with all N neurons is trained on the whole training part.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """Compute E = sqrt(a) G for the particles from ``first`` to ``last``, or for the first LANES of them.
+    """Compute E = sqrt(a) G for at most LANES particles: those from ``first`` to ``last``, including ``last``.
 
     G is the product of (x, 1) and ``full``; ``root`` contains sqrt(a).
     """

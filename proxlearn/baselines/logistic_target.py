@@ -98,7 +98,7 @@ class Potential(Protocol):
         """
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
-        """Return ``size`` random row numbers, or None if the gradient is to use all rows."""
+        """Return ``size`` random row numbers, or None for all rows if ``size`` is None or not below their number."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class LogisticTarget:
     """Matrix (n x d) of the vectors -y_i x_i; V depends on the data only through this matrix."""
     least: float = 0.0
     """Lower bound of the likelihoods. Rows whose likelihood under theta is smaller are left out of the gradient,
-    because the logarithm of a bounded likelihood is constant there. V itself is not bounded."""
+    because the logarithm of their bounded likelihood is constant. ``value`` does not use the bound."""
 
     @property
     def dim(self) -> int:

@@ -42,7 +42,7 @@ from proxlearn.training.successive_halving import (
 )
 
 RUNGS = THOROUGH_RUNGS
-"""Rungs of the selection; all compared weight updates use the same."""
+"""Rungs of the selection, which are the same for all compared weight updates."""
 CLASSES = ("-1", "+1")
 NEURON = "tanh_outputs"
 LOSS = RECOMMENDED_LOSSES["binary"]

@@ -39,7 +39,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the scikit-learn model as text, without its seed, in a dict that is empty for a method without a model."""
+    """Return the text of the scikit-learn model without its seed as {"model": text}, or {} for a method without one."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 

@@ -1,7 +1,7 @@
 """The interface and the registry of the compared methods.
 
-To add a method, write a module with a fit function (see `Method`) and add a line here. If the results of a method
-change, increase its ``revision``.
+To add a method, write a module with a fit function (see `FitFunction`) and add the method to ``_ALL``. If the results
+of a method change, increase its ``revision``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _
 
 
 def find_method(name: str) -> Method:
-    """Return the method called ``name``; raise InputError if there is none."""
+    """Return the method called ``name``; raise InputError if no method has this name."""
     if name not in METHODS:
         raise InputError(f"unknown method `{name}`", did_you_mean(name, METHODS))
     return METHODS[name]

@@ -144,9 +144,9 @@ def clip_rows(drift: Tensor) -> Tensor:
 def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
     """Append a row with the functional E[V] + T E[log rho] to the ledger, and record whether the functional decreased.
 
-    If ``log_rho`` is None, the density is unknown. The entropy is then replaced by the entropy of the Gaussian with the
-    same covariance, which is an upper bound, so the result is a lower bound of the functional. Raise RunError if the
-    result is not finite.
+    If ``log_rho`` is None, the density is unknown. The entropy is then replaced by an upper bound, the entropy of the
+    Gaussian with the same covariance, so the row contains a lower bound of the functional. Raise RunError if the
+    functional is not finite.
     """
     potential = float(target.value(x).double().mean())
     mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())

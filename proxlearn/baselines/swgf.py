@@ -245,7 +245,7 @@ def step(
 
 
 def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return the squared sliced-Wasserstein distance of two clouds of equal size, given unit vectors (P x D)."""
+    """Return the squared sliced-Wasserstein distance of two clouds of equal size, for unit vectors ``directions``."""
     return ((directions @ x.T).sort(1)[0] - (directions @ y.T).sort(1)[0]).square().mean()
 
 

@@ -110,7 +110,7 @@ def measure_in_company(request: BenchRequest) -> dict[str, Any]:
 
 
 def measure_special_clouds(request: BenchRequest) -> dict[str, Any]:
-    """Measure special clouds, a whole run, other losses and neurons, growth, several epsilon, and startup times."""
+    """Measure special clouds, a whole run, other losses and neurons, growth, values of epsilon, and startup times."""
     quick = request.quick
     results: dict[str, Any] = {"startup": measure_startup(quick)}
     results |= {"shapes": [], "run": [], "functionals": [], "growth": [], "growth_literal": [], "epsilon": []}

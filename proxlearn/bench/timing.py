@@ -39,7 +39,7 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
 
 
 def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
-    """Return the shortest time of each call in milliseconds."""
+    """Return, for each call, the smallest of its mean times per batch, in milliseconds."""
     return {name: min(batches) for name, batches in timings(calls, seconds, least).items()}
 
 

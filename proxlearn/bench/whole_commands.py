@@ -1,8 +1,8 @@
-"""Measurements of whole commands: the time beyond their recursions, and the time while other processes use the cores.
+"""Measurements of whole commands: compared with their recursions alone, and while other processes use the cores.
 
-While other processes use the cores, a command is measured in two situations, both with real processes: two runs at once
-are compared with two runs one after the other, and one run beside one busy loop per core is compared with the same run
-alone. The runs alternate, and the median of the ratios is reported.
+The effect of other processes is measured by two comparisons: two runs at once are compared with two runs one after the
+other, and one run beside one busy loop per core is compared with the same run alone. The runs alternate, and the median
+of the ratios is reported.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from proxlearn.run.train import train
 def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
     """Measure the times of `train` and of the bare recursion over a run, from its first step to its last.
 
-    The two measurements alternate, because the speed of the machine and the cost of a cloud change: after each of
-    ``turns`` sessions of the run, ``bare`` recursions are timed from its newest cloud, and as many from the cloud
-    ``typical``, from which special_clouds.py times a single recursion. Every session has a start and an end, whereas an
-    uninterrupted run has only one of each. All times are means, not minima.
+    The two measurements alternate, because the speed of the machine and the cost of a cloud change. After each of
+    ``turns`` sessions of the run, ``bare`` recursions are timed from the newest cloud of the run, and the same number
+    from the cloud ``typical``, from which special_clouds.py times a single recursion. The time of `train` includes the
+    start and the end of every session, which an uninterrupted run has only once. All times are means.
     """
     train_seconds, bare_seconds, typical_seconds = 0.0, 0.0, 0.0
     experiment, _ = experiment_of(config)
@@ -78,8 +78,8 @@ def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) 
 
 
 DATASETS = ("banana", "wdbc")
-"""The default datasets. On banana, every pair of particles matters (see torch_floor.py); on wdbc, almost no pair
-does."""
+"""The default datasets of `measure_company`. On banana, every pair of particles matters (see torch_floor.py); on wdbc,
+almost no pair matters."""
 STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
 """Number of recursions per command, chosen so that a command takes a few seconds."""
 QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
@@ -88,7 +88,7 @@ import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
 while True: pass
 """
-"""A busy loop that ends when its standard input is closed, that is, when the bench ends or is killed."""
+"""A program that keeps a core busy until its standard input is closed, that is, until the bench ends or is killed."""
 CommandOf = Callable[[Path], list[str]]
 """A function that returns the command of a run whose output goes to the given folder, which does not exist yet."""
 
@@ -102,10 +102,10 @@ def train_command(dataset: str, steps: int) -> CommandOf:
 def measure_company(
     dataset: str, steps: int, turns: int, command_of: CommandOf, on_turn: Callable[[], object] = lambda: None
 ) -> dict[str, Any]:
-    """Time the command of one dataset alone, twice in sequence, twice at once, and beside busy loops.
+    """Time a command in four situations, and return the settings, the median times and the median ratios.
 
-    The four measurements are repeated ``turns`` times, and ``on_turn`` is called after each repetition. Return the
-    settings, the median times and the median ratios.
+    The situations are one run alone, two runs one after the other, two runs at once, and one run beside one busy loop
+    per core. They are repeated ``turns`` times, and ``on_turn`` is called after each repetition.
     """
     seconds: dict[str, list[float]] = {"alone_s": [], "one_after_the_other_s": [], "at_once_s": [], "busy_s": []}
     cores = os.cpu_count() or 1

@@ -85,7 +85,7 @@ class Cell:
         return f"{self.dataset.name}, split {self.split}, {self.method.name}"
 
     def stored_result(self, cache: ResultCache) -> CellResult | None:
-        """Return the result stored in the cache, or None if there is none or it is damaged."""
+        """Return the result stored in the cache, or None if the cache has no valid result of this cell."""
         values = cache.get(self.identity)
         return None if values is None else parse_result(values)
 
@@ -96,7 +96,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 
 
 def parse_result(values: Mapping[str, Any]) -> CellResult | None:
-    """Return the result that the cache stores as ``values``, or None if they do not describe a finished cell."""
+    """Return the result that the cache stores as ``values``, or None if ``values`` is not a valid result of a cell."""
     try:
         figures = {name: values["figures"][name] for name in FIGURES}
         if not all(type(figure) is float and math.isfinite(figure) for figure in figures.values()):

@@ -47,7 +47,7 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """Return the names of the tables and plots in ``folder`` that the plan lists as written by the command.
+    """Return the names of the files in ``folder`` that the plan lists as tables and plots written by the command.
 
     A plan of version 0.1.0 has no list; the names are then derived from the methods in the plan.
     """
@@ -104,7 +104,8 @@ def refuse_paths(foreign: Iterable[Path]) -> None:
     if paths:
         if len(paths) == 1:
             raise InputError(f"{paths[0]} was not written by `proxlearn compare`", REMEDY)
-        problem = f"{paths[0]} and {len(paths) - 1} more were not written by `proxlearn compare`"
+        others = f"{len(paths) - 1} other file{'s' if len(paths) > 2 else ''}"
+        problem = f"{paths[0]} and {others} were not written by `proxlearn compare`"
         raise InputError(problem, "move them elsewhere, or choose another --output")
 
 
@@ -136,7 +137,7 @@ class Comparison:
     methods: tuple[Method, ...]
     cells: tuple[ComparedCell, ...]
     ours: dict[str, Any]
-    """Results of runs with the paper's settings, by dataset; empty if there are none (see commands/compare.py)."""
+    """Results of runs with the paper's settings, by dataset; empty without such runs (see commands/compare.py)."""
     exceptions: dict[str, int] = field(default_factory=dict)
     """Number of splits by dataset, for each dataset that does not have ``splits`` splits."""
     files: list[str] = field(default_factory=list)
@@ -152,7 +153,7 @@ class Comparison:
 
     @property
     def splits_text(self) -> str:
-        """The number of splits as a string, followed by ``exceptions`` if there are any."""
+        """The number of splits as text, followed by the datasets in ``exceptions`` with their numbers of splits."""
         others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
         return f"{self.splits}" + (f" ({others})" if others else "")
 
@@ -162,7 +163,7 @@ class Comparison:
         return {split: value for split, value in values.items() if split != AUTHORS}
 
     def authors(self, dataset: str, method: str, measure: str) -> float | None:
-        """Return the value of a metric on the split of the samplers' authors, or None if the cell has not finished."""
+        """Return the value of a metric on the split of the samplers' authors, or None if there is no finished cell."""
         return self._values(dataset, method, measure).get(AUTHORS)
 
     def _values(self, dataset: str, method: str, measure: str) -> dict[SplitName, float]:

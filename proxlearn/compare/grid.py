@@ -58,7 +58,7 @@ def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
 
 
 def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitName]]:
-    """Yield every pair of a dataset and one of its splits, ordered by split."""
+    """Yield every pair of a dataset and one of its splits, ordered by split; the split of the authors is last."""
     for number in range(max((spec.splits, *spec.exceptions.values()))):
         for config in spec.datasets:
             if number < spec.exceptions.get(config.name, spec.splits):

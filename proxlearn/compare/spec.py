@@ -1,9 +1,9 @@
 """The specification of a `proxlearn compare` command, which is known before any data are loaded.
 
-The protocol determines the scaling of the features: the same scaling for all methods (``matched``), or, for the
-samplers, the scaling of their papers (``paper``). Every scaling is fitted to the training part. The reference methods
-use standardised features under both protocols, so that their results are the same; the Bayes rule uses unscaled
-features.
+The protocol determines the scaling of the features. With ``matched``, all methods use standardised features; with
+``paper``, the samplers use the scaling of their papers. Every scaling is fitted to the training part. The reference
+methods use standardised features under both protocols, so that their results do not depend on the protocol. The Bayes
+rule always uses unscaled features.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Splits of a dataset into training and test rows, which are drawn once, stored, and shared by all methods.
+"""Splits of a dataset into training and test rows; a split is drawn once, stored, and used by all methods.
 
 Random splits are numbered. For some datasets, there is also the split that the authors of the samplers used; the
 published results refer to the test rows of this split. All splits are stored in one cache (jobs/result_cache.py), with
@@ -39,7 +39,7 @@ class Split:
 
 
 def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split:
-    """Return the stored split of a table; if there is none or it does not match the table, draw and store a new one."""
+    """Return the stored split of a table; if no valid split is stored, draw a new split and store it."""
     split = stored_split(cache, table, config, name)
     if split is not None:
         return split
@@ -57,7 +57,7 @@ def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: Spli
 
 
 def stored_split(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split | None:
-    """Return the stored split, or None if there is none or it does not match the table."""
+    """Return the stored split, or None if no split is stored or the stored split does not match the table."""
     values = cache.get(split_identity(table, config, name))
     if values is None:
         return None

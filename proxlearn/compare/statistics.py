@@ -26,7 +26,8 @@ class MeanSd:
     def text(self, digits: int) -> str:
         """Return "mean ± standard deviation" as a string with ``digits`` decimal places.
 
-        Three significant digits are used instead if ``digits`` is positive and the mean is 10^4 or more.
+        Three significant digits are used instead if ``digits`` is positive and the magnitude of the mean is at least
+        10^4. The text is empty if the mean is NaN.
         """
         form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
         spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"

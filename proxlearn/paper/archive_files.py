@@ -118,7 +118,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
 
 
 def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
-    """Write the files of one experiment, which contain only the given runs; existing files are replaced."""
+    """Write the files of one experiment and replace existing files; the new files contain only the given runs."""
     ordered = sorted(runs, key=lambda run: natural_order(run.name))
     folder.mkdir(parents=True, exist_ok=True)
     points = {points_id(run.points): run.points for run in ordered if run.points is not None}

@@ -217,7 +217,7 @@ def clouds_text(archive: Archive) -> str:
 
 
 def spread(runs: Sequence[ArchivedRun], column: str) -> np.ndarray:
-    """Return the standard deviation and the range, over runs, of the log of a metric; each common step is a row."""
+    """Return the standard deviation and the range, over runs, of the log of a metric, with one row per common step."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
     logs = np.log(pd.concat(series, axis=1, join="inner"))
     return np.column_stack([logs.std(axis=1, ddof=1), logs.max(axis=1) - logs.min(axis=1)])

@@ -152,7 +152,10 @@ def make_model(method: str, task: str) -> Any:
 
 
 def measure_folds(table: str, method: str) -> Result:
-    """Fit a method on every fold of a table, and return the test metrics and CPU seconds per fold; runs as a job."""
+    """Fit a method on every fold of a table, and return the test metrics and CPU seconds per fold.
+
+    This function runs as a job.
+    """
     compared = TABLES[table]
     X, y = compared.load()
     splitter = StratifiedKFold if compared.task == "classes" else KFold

@@ -53,7 +53,7 @@ def fig2(archive: Archive) -> list[Path]:
 
 
 def fig3(archive: Archive) -> list[Path]:
-    """Draw the risk on SHD as a function of k: the range of the short runs, and the long run."""
+    """Draw the risk on SHD as a function of k: the range of the short runs, and the curve of the long run."""
     short, long = archive.runs("fig3-start"), archive.runs("fig3")
     with house_style():
         drawing, axes = figure(7.0, 3.1, columns=2)

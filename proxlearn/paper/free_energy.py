@@ -23,7 +23,7 @@ from proxlearn.core.metrics import free_energy
 from proxlearn.paper.archive_files import TextTable
 
 GROUPS = 20
-"""Number of groups of the jackknife."""
+"""Number of groups of particles in the jackknife."""
 COLUMNS = (
     "step",
     "risk",

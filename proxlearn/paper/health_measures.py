@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the logged step from which on the kernel is always the identity up to rounding.
+    """Return the first logged step from which on the kernel is the identity, up to rounding, at every logged step.
 
     The result is infinity if no proximal step was logged or if the kernel of the last one is not the identity.
     """

@@ -29,7 +29,7 @@ STEPS = {
     "table5": 5000,
     "shd": 1_000_000,
 }
-"""Number of recursions of the paper's runs; a run of this package is complete if it has at least as many."""
+"""Number of recursions of the paper's runs; a run of this package is complete if it is at least as long."""
 
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
 """Table 1: unweighted and weighted accuracy by beta."""

@@ -1,4 +1,4 @@
-"""The runs from which the paper's tables and figures are built, in the order in which they are run.
+"""The runs from which the paper's tables and figures are built, in the order in which they are trained.
 
 An *entry* of the plan is an experiment (configs/experiment/) with overrides, and represents all runs of its sweep. Runs
 have readable names (``table2/beta0.05-seed0``) instead of hashes, so that a table finds its runs even if keys are added
@@ -84,7 +84,10 @@ class PlanEntry:
         return tuple(itertools.product(*choices))
 
     def runs(self, root: Path, quick: bool) -> list[PlannedRun]:
-        """Return the runs of the entry with their folders in ``root``; a quick plan has only ``quick_seeds`` seeds."""
+        """Return the runs of the entry with their folders in ``root``.
+
+        If ``quick`` is true, the result contains only the runs with the first ``quick_seeds`` seeds.
+        """
         swept = {override.partition("=")[0] for override in self.jobs[0]}
         own = {override.partition("=")[0] for override in self.overrides}
         fixed = [override for override in FIXED_OVERRIDES if override.partition("=")[0] not in own]

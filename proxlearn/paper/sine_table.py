@@ -30,7 +30,7 @@ from proxlearn.views.tables import enumeration
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""
 DIVERGED_FACTOR = 100
-"""A run has diverged if its final test risk is more than this number of times its first test risk."""
+"""A run has diverged if its final test risk exceeds this multiple of its first test risk."""
 DIGITS = 5
 DATA = {
     "table5": "100 points, weights 1/N",

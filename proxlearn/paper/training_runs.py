@@ -119,7 +119,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the planned runs without a checkpoint from whose clouds some of ``runs`` start; they are trained first."""
+    """Return the runs to be trained first: those from whose clouds ``runs`` start and that have no checkpoint yet."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))

@@ -85,7 +85,7 @@ def measure_fit(config: TrainConfig) -> FitResult:
 
 
 def measure_paper_split(config: TrainConfig) -> FitResult:
-    """Return the results of a fit on the paper's split under a separate name."""
+    """Return the results of a fit on the paper's split under the key PAPER_SPLIT."""
     return {PAPER_SPLIT: measure_fit(config)}
 
 

@@ -33,8 +33,8 @@ UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 SELECTED = "fisher_rao, own selection"
 """Name of the fits whose hyperparameters were selected with weights=fisher_rao."""
 OTHERS = ("uniform", SELECTED)
-"""The fits with which the proximal weights are compared in the first two tables. The third table compares them with
-fisher_rao at the same hyperparameters."""
+"""The fits with which the proximal weights are compared in the first two tables. In the third table, the
+proximal weights are compared with fisher_rao at the same hyperparameters."""
 DIVERGED_RISK = 10.0
 """Test risk above which a fit counts as diverged; the risk of always predicting 0 is about 1."""
 
@@ -83,9 +83,10 @@ def split_ratio(dataset: str) -> float:
 
 
 def difference(dataset: str, fits: list[FitResult], figure: str, other: str) -> Interval | None:
-    """Return the mean difference between the proximal and another update, with its confidence intervals.
+    """Return the mean difference of a metric between the proximal and another update, with its confidence intervals.
 
-    The result is None if the metric is absent, or if it is the risk and a fit has diverged.
+    The result is None if no split has a fit with the other update, if the metric is absent, or if a fit has diverged
+    and the metric is the risk.
     """
     both = [result for result in fits if other in result]
     if not both or both[0]["proximal"][figure] is None or (figure == "risk" and diverged(both, other)):

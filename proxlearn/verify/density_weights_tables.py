@@ -134,7 +134,7 @@ class Confirmation:
         return math.exp(ratios.mean), math.exp(ratios.mean - half), math.exp(ratios.mean + half)
 
     def verdict(self, reference: str) -> str:
-        """Return "better" or "worse" if the weights clearly are, compared with the estimate ``reference``; else ""."""
+        """Return "better" if the interval of the ratio is below 1, "worse" if it is above 1, and "" otherwise."""
         _, low, high = self.ratio(reference)
         return "better" if high < 1 else "worse" if low > 1 else ""
 

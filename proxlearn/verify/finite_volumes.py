@@ -3,7 +3,7 @@
 The flux between two cells is the Scharfetter-Gummel flux (Chang-Cooper in plasma physics): it is exact for a constant
 flux and a linear phi, so that the discrete equilibrium is exactly exp(-beta phi). Time steps are implicit in p with phi
 at the old time. The matrix of a step is an M-matrix whose columns sum to 1: mass is conserved, and a positive density
-stays positive for every step size. The order is 2 in the cell width and 1 in the time step.
+remains positive for every step size. The order is 2 in the cell width and 1 in the time step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Flows of isotropic normal distributions in closed form: Ornstein-Uhlenbeck, and quadratic interaction.
 
 The drift of a particle is -stiffness x - attraction (x - m), where m is the mean of the distribution. A normal initial
-distribution stays normal: its mean decays at the rate ``stiffness``, and its variance relaxes at the rate 2 (stiffness
-+ attraction).
+distribution remains normal: its mean decays at the rate ``stiffness``, and its variance approaches its limit at the
+rate 2 (stiffness + attraction).
 
 The Ornstein-Uhlenbeck flow has V(theta) = |theta|^2 / 2 and beta = 1. Its distribution changes from N(mean, 1/4) to the
 standard normal distribution.

@@ -2,18 +2,18 @@ r"""The limit of the proximal weights as the number of particles grows.
 
 Write the weights as rho_i = r(theta_i) / N at particles of density p, so that the weighted cloud has the density
 mu = r p. "The weights are the density" means r = p up to a factor, hence mu = p^2. Theorem 1 of the paper claims that
-this property is preserved along the flow. In general, it is not:
+this property is preserved along the flow. In general, this is not true:
 
 **The smoothing step** (kappa -> infinity with h and beta fixed). The fixed point has
 log z = (log xi - log(Gamma^T q)) / (1 + kappa), so z -> 1 and rho_k -> Gamma^T (rho_{k-1} / Gamma 1): the energy no
-longer affects the step. If kappa is large because beta is, log z -> -h w / epsilon instead, and the energy affects the
-step unless this is small. If the particles do not move, the smoothing step is rho_k = P^T rho_{k-1} with the Markov
-matrix P = diag(Gamma 1)^-1 Gamma. Since Gamma is symmetric, (Gamma 1)_i P_ij = Gamma_ij: P is reversible, and its
-stationary distribution is Gamma 1, a kernel density estimate of variance epsilon. The distance to it, in the norm with
-the weights 1/(Gamma 1), is multiplied by at most the second eigenvalue of P at every step. For N -> infinity and
-p = N(0, v), a draw y from the row of x has the distribution N(x v/(v + epsilon), .), so the eigenvalues are
-(1 + epsilon/v)^-j: the initial weights are forgotten after v/epsilon steps, that is, after the *time*
-h v / epsilon = beta v / kappa.
+longer affects the step. If instead beta is large at fixed h and epsilon, log z -> -h w / epsilon, and the energy
+affects the step unless this limit is small. If the particles do not move, the smoothing step is
+rho_k = P^T rho_{k-1} with the Markov matrix P = diag(Gamma 1)^-1 Gamma. Since Gamma is symmetric,
+(Gamma 1)_i P_ij = Gamma_ij: P is reversible, and its stationary distribution is Gamma 1, a kernel density estimate of
+variance epsilon. In the norm with the weights 1/(Gamma 1), every step multiplies the distance between the weights and
+Gamma 1 by at most the second eigenvalue of P. For N -> infinity and p = N(0, v), a draw y from the row of x has the
+distribution N(x v/(v + epsilon), .), so the eigenvalues are (1 + epsilon/v)^-j: the initial weights are forgotten after
+v/epsilon steps, that is, after the *time* h v / epsilon = beta v / kappa.
 
 **Any kappa**, for N -> infinity and h, epsilon -> 0 with kappa = beta epsilon / h fixed (orientation=consistent). Row x
 of the coupling is proportional to exp(-|x - y|^2 / 2 epsilon) z(y) p(y), a normal distribution of variance epsilon
@@ -47,7 +47,7 @@ adds twice the motion of the particles, 2 (div(mu grad w) + Laplace(mu)/beta), t
 kappa is large.
 
 ``gaussian_exponents`` is the limit N -> infinity at fixed h and epsilon: for normal distributions and a quadratic
-energy, z, q and r stay log-quadratic, and the fixed point is a recursion of four numbers. Isotropic distributions
+energy, z, q and r remain log-quadratic, and the fixed point is a recursion of four numbers. Isotropic distributions
 factorise over the coordinates, so the result holds in every dimension: the dimension matters only through the number of
 particles.
 """

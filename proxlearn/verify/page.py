@@ -172,7 +172,7 @@ def orders(rows: Results) -> dict[str, dict[str, Order]]:
 
 
 def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str, list[list[float]]]]]:
-    """Return, per flow, the argument ``scale`` and, for every quantity, the errors with one row per seed."""
+    """Return, per flow, the values of the argument ``scale`` and, by quantity, the errors with one row per seed."""
     merged: dict[str, tuple[list[float], dict[str, list[list[float]]]]] = {}
     for piece, result in rows:
         _, errors = merged.setdefault(piece.arguments["flow"], (list(piece.arguments[scale]), {}))

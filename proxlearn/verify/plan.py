@@ -29,7 +29,7 @@ CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(
 ON_GRID = ("double_well", "aggregation", "one_parameter_network")
 INTERACTING = ("quadratic_interaction-1", "aggregation", "one_parameter_network")
 TIMES = (0.5, 1.5)
-"""Times, before and near equilibrium, at which the weights of the Ornstein-Uhlenbeck flow are compared."""
+"""Times, before and near equilibrium, at which weights and density of the Ornstein-Uhlenbeck flow are compared."""
 FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
 """The values of epsilon, as multiples of Silverman's variance."""

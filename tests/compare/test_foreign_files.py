@@ -157,7 +157,7 @@ def test_a_plan_without_a_list_stands_for_what_its_version_wrote(out: Path, caps
 )
 def test_a_damaged_plan_claims_no_file(damage: str, out: Path, capsys) -> None:
     (out / LIGHT / PLAN).write_text(damage)
-    assert "compare.md and 4 more were not written by `proxlearn compare`; move them elsewhere" in refusal(
+    assert "compare.md and 4 other files were not written by `proxlearn compare`; move them elsewhere" in refusal(
         [*WORDS, *REFERENCES], capsys
     )
 
