@@ -104,8 +104,7 @@ def refuse_paths(foreign: Iterable[Path]) -> None:
     if paths:
         if len(paths) == 1:
             raise InputError(f"{paths[0]} was not written by `proxlearn compare`", REMEDY)
-        others = f"{len(paths) - 1} other file{'s' if len(paths) > 2 else ''}"
-        problem = f"{paths[0]} and {others} were not written by `proxlearn compare`"
+        problem = f"{len(paths)} files, such as {paths[0]}, were not written by `proxlearn compare`"
         raise InputError(problem, "move them elsewhere, or choose another --output")
 
 

@@ -97,7 +97,7 @@ def final_result(run: ArchivedRun, estimate: str) -> float:
 
 
 def is_changed(differences: Sequence[float], least: float) -> str:
-    """Return text that states whether the magnitude of the mean exceeds both ``least`` and twice its standard error.
+    """Return text on whether the magnitude of the mean difference exceeds both ``least`` and twice its standard error.
 
     For a single run, there is no verdict, because the standard error is unknown. Without runs, the text is empty.
     """

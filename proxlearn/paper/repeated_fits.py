@@ -56,8 +56,8 @@ class FitMeasurement:
     common: tuple[str, ...] = ()
     """Overrides that apply to every fit."""
     further: tuple[FitMeasurement, ...] = ()
-    """Measurements of the same splits with other settings, whose results are stored in the same file. They are merged
-    into the results of the same split; ``body`` must accept splits for which they are missing."""
+    """Measurements of the same splits with other settings. The results of a further measurement are stored in the same
+    file and merged into the results of the same split; ``body`` must accept splits without these results."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
         """Return the config of one fit, before hyperparameters are selected."""
