@@ -80,8 +80,8 @@ class PointCloud:
         theta : array-like, shape (N, p)
             Locations. The steps are computed in their precision, float32 or float64; integers are converted to float64.
         rho : array-like, shape (N,), optional
-            Weights > 0. They are not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
-            that sum to 2 double the output of a network. By default, each weight is 1/N.
+            Weights > 0. They are not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights that sum to 2 double
+            the output of a network. By default, each weight is 1/N.
 
         Returns
         -------

@@ -42,7 +42,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def check_columns(source: str, probabilities: Any, output: Tensor) -> Tensor:
-    """Return the class probabilities of the outputs (C x n) in float64; raise InputError if they are wrong.
+    """Return class probabilities (C x n) in float64; raise InputError if a shape, a sum or a sign is wrong.
 
     Columns for outputs that are not finite are not checked. ``source`` names the object that defines the probabilities.
     """
@@ -109,7 +109,7 @@ def fit_link_slope(
 
 
 ROUNDING = 2.0**-50
-"""Size of a calibration error below which it is only rounding."""
+"""Calibration error below which the result is rounded to 0, because only rounding errors are as small."""
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ def check_loss(loss: Loss, y: Tensor) -> None:
 
 
 def check_probabilities(loss: Loss, outputs: int) -> None:
-    """Evaluate the class probabilities of a loss at some outputs; raise InputError if this fails or they are wrong."""
+    """Evaluate the class probabilities of a loss at seven samples; raise InputError if this fails or a sum is wrong."""
     f = torch.linspace(-3, 3, 7, dtype=torch.float64) * torch.linspace(1, -1, outputs, dtype=torch.float64)[:, None]
     try:
         class_probabilities(loss, f)

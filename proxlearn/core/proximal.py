@@ -129,7 +129,7 @@ def objective(
     """Return the proximal objective at the diagonal M, with which every particle keeps its mass, and at the solution.
 
     At the solution M = diag(q) Gamma diag(z), the two transport terms add up to
-    epsilon (<rho_{k-1}, log q> + <rho_k, log z>), so their cost is O(N). ``cost_stay`` is the diagonal of C.
+    epsilon (<rho_{k-1}, log q> + <rho_k, log z>), so the computation is O(N). ``cost_stay`` is the diagonal of C.
     """
 
     def risk_and_entropy(log_weights: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ class Task(Protocol):
 
 
 def class_probabilities(loss: Loss, output: Tensor) -> Tensor | None:
-    """Return the probabilities that a loss defines for the outputs (C x n, float64), or None; check them."""
+    """Return the probabilities (C x n, float64) that a loss defines, after a check; None if it does not define any."""
     probabilities = loss.probabilities(output)
     return None if probabilities is None else check_columns(f"the loss `{loss.name}`", probabilities, output)
 

@@ -63,8 +63,8 @@ UPDATES: Registry[Update] = Registry(
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
     """Return the locations to which the rows and the columns of the cost matrix belong.
 
-    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; in the paper, however, row i
-    belongs to the new cloud.
+    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; in the paper, however, row i belongs to the new
+    cloud.
     """
     return (new, old) if orientation == "paper" else (old, new)
 

@@ -15,7 +15,7 @@ MOST_WHOLE_ROWS = 2**15
 """Number of rows above which batch_size=auto draws mini-batches."""
 AUTO_BATCH = 2**12
 """Number of rows of the mini-batches that batch_size=auto draws. With this number, a step takes milliseconds, and the
-noise of its gradient is small compared with the differences between steps."""
+sampling noise of the gradient is small compared with the changes between steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,7 +152,7 @@ def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
 # With numpy's error model, u = 0 and q^ is infinite if all z^ of a row underflow, which the fixed point detects.
 @compile_helper(fastmath=FAST, error_model="numpy")
 def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def]
-    """Compute the rows of block t, four at a time, because loads take longer than the arithmetic."""
+    """Compute u, q^ and v for the rows of block t, four rows at a time, because loads take longer than arithmetic."""
     N, blocks, total = len(K), len(parts), parts[t]
     total[:] = 0
     first, last = N * t // blocks, N * (t + 1) // blocks

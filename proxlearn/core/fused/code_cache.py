@@ -49,8 +49,7 @@ NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 EXPLICIT: dict[str, Any] = {"fastmath": False, "error_model": "python", "forceinline": False}
 """Defaults of the options that a function would otherwise take from its first caller.
 
-Otherwise, the code and the rounding of a function that several passes call would depend on which pass is compiled
-first.
+The code and the rounding of a function that several passes call would then depend on which pass is compiled first.
 """
 
 
@@ -233,8 +232,8 @@ def _lock(name: str) -> bool:
     """Lock a pass that this process will compile; return whether it was locked.
 
     If another process is compiling the pass, wait for it, but not longer than PATIENCE. The lock only saves work: jobs
-    of a sweep that start together need the same passes. While a process waits, it has locked only
-    passes that call this one, so two processes cannot wait for each other.
+    of a sweep that start together need the same passes. While a process waits, it has locked only passes that call this
+    one, so two processes cannot wait for each other.
     """
     if not COMPILE_TIME.is_compiling:
         # The compilation of these passes has failed.

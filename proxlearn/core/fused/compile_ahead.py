@@ -35,7 +35,7 @@ from proxlearn.core.samples import Samples
 
 _running: list[subprocess.Popen[bytes]] = []
 _decided: set[tuple[np.dtype, str]] = set()
-"""Pairs (precision, fixed point) for which ``start`` has searched the cache; a selection calls it per candidate."""
+"""Pairs (precision, fixed point) for which ``start`` has searched the cache; it does so once per process."""
 
 
 def _points(dtype: np.dtype) -> np.ndarray:

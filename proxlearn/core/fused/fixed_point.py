@@ -57,8 +57,8 @@ class FixedPoint:
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """Compute log(Gamma^T q) and the next log z.
 
-    Return the largest change of log z, the largest distance of log z from the shift, and the smallest entry of u and v.
-    The entries of v are divided by ``share`` times the sum of q if that product exceeds 1.
+    Return the largest change of log z, the largest difference between the next log z and the shift, and the smallest
+    entry of u and v. For the last number, v is first divided by ``share`` times the sum of q if this product exceeds 1.
     """
     of_q = 1 / max(1.0, share * q.sum())
     factor = 1 / (1 + kappa)

@@ -1,7 +1,8 @@
 """Neighbour lists, built from cells as in molecular dynamics codes.
 
 A cell is a box in the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
-its own cell and the adjacent ones. The summation of a distance stops as soon as it exceeds the radius.
+the same cell or in an adjacent one. Squared distances are added up coordinate by coordinate only until all pairs of a
+point with adjacent cells exceed the radius.
 """
 
 from __future__ import annotations

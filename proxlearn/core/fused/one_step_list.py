@@ -25,7 +25,7 @@ WIDER = 1 + 1e-5
 
 @compile_pass(fastmath=FINITE, error_model="numpy")
 def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-untyped-def]
-    """List the other particles' columns within ``radius`` of each row; return whether they fit into ``neighbours``.
+    """List, for each row, the columns of other particles within ``radius``; return whether they fit in ``neighbours``.
 
     The columns are sorted into cells in the two widest coordinates, at least as wide as the radius. A third coordinate
     would leave most cells empty, and checking an empty cell takes longer than comparing a few points.

@@ -98,7 +98,10 @@ def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-unty
 
 @compile_pass(fastmath=FAST)
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
-    """Set to[m] to the sum of the inputs k, with their signs in codes[k // INPUTS, m]; rows have LANES numbers."""
+    """Set to[m] to the sum of all inputs; codes[k // INPUTS, m] contains the sign of input k.
+
+    Every row of ``inputs`` and ``to`` has LANES numbers.
+    """
     to[:] = 0
     for q in range(len(codes)):
         for t in range(TABLES):

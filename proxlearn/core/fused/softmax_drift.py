@@ -23,7 +23,10 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
-    """Store the weights of each other class minus those of the last class in W, one row per particle and class."""
+    """Store in W the weights of each class, except for the last one, minus the weights of the last class.
+
+    W has one row per particle and class.
+    """
     N, n_x = len(theta), W.shape[1]
     others = len(W) // N
     for i in prange(N):

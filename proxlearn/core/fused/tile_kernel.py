@@ -100,7 +100,7 @@ def _add_squares(total, following, columns, start, length, x, r):  # type: ignor
 
 @compile_pass(fastmath=FINITE, error_model="numpy")
 def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
-    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns; raise ``tops`` to each row's maximum."""
+    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns; update the rows' maxima ``tops``."""
     width = end - begin
     shift = gamma[begin:end]
     K[:] = 0
@@ -326,7 +326,7 @@ class TileKernel:
 
 
 def tile_memory(N: int, dtype: np.dtype, budget_bytes: int) -> np.ndarray:
-    """Return at most ``budget_bytes`` of memory for the entries of N particles; it is allocated on first use."""
+    """Return at most ``budget_bytes`` of memory for N particles; the system provides it when it is first used."""
     padded = -(-N // LEAF) * LEAF
     return _aligned_empty((min(budget_bytes // dtype.itemsize, padded**2),), dtype)
 

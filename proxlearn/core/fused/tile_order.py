@@ -115,7 +115,10 @@ class Boxes(NamedTuple):
 
 @njit(inline="always")
 def squared_gaps(low, high, box, leaf_low, leaf_high, gaps):  # type: ignore[no-untyped-def]
-    """Store in ``gaps`` the squared distances between box ``box`` of ``low``, ``high`` and the box of each leaf."""
+    """Store in ``gaps`` the squared distance between one box and the box of each leaf.
+
+    The first box has the index ``box`` in ``low`` and ``high``.
+    """
     gaps[:] = 0
     for k in range(len(low)):
         below, above = low[k, box], high[k, box]

@@ -116,8 +116,8 @@ class RangedKernel(ABC):
         """Set an upper limit on max|change| of an operation's argument between two consecutive calls.
 
         The fixed point can provide this limit without waiting for the device again: its stopping criterion reads
-        max|change of log z|, and the next changes of log z and log q are not larger, because log Gamma' exp is
-        non-expansive in the maximum norm.
+        max|change of log z|, and the next changes of log z and log q are not larger, because the map from
+        log z to log(Gamma' z) is non-expansive in the maximum norm.
         """
 
 

@@ -114,7 +114,7 @@ class OneOutputResponse(Response):
 
 
 class SeveralOutputsResponse(Response):
-    """The response P_i(c,m) = a_ic T_im with T = sigma(z); all products use T, so the larger P is not formed."""
+    """The response P_i(c,m) = a_ic T_im with T = sigma(z); all products use T, so P, which is larger, is not formed."""
 
     def __init__(self, a: Tensor, T: Tensor, X: Tensor, activation: Activation, z: Tensor) -> None:
         self.a, self.T, self.X, self.activation, self.z = a, T, X, activation, z
