@@ -1,4 +1,4 @@
-"""Run the command line with ``python -m proxlearn``, which does not require an installation."""
+"""The entry point of ``python -m proxlearn``, which runs a command without an installed console script."""
 
 from proxlearn.cli import console
 

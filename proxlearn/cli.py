@@ -213,9 +213,9 @@ def main(argv: list[str] | None = None) -> int:
 SPIN_COUNT = "4000"
 """Number of iterations, a few microseconds in total, for which an idle thread of GNU OpenMP spins before it sleeps.
 
-By default, it spins for milliseconds, so two simultaneous runs slow each other down: on WDBC, both took 27.7 s by
-default and 8.4 s with this limit, whereas one run alone took 5.6 s. With the limit, a single run on an idle machine is
-5 % slower.
+By default, an idle thread spins for milliseconds, so two simultaneous runs slow each other down: on WDBC, both took
+27.7 s by default and 8.4 s with this limit, whereas one run alone took 5.6 s. With the limit, a single run on an idle
+machine is 5 % slower.
 """
 
 
@@ -240,7 +240,7 @@ def _directory_exists() -> bool:
 def console() -> NoReturn:
     """Run ``main`` as the console script, then end the process without the usual shutdown of the interpreter.
 
-    Unloading thousands of modules would take about a second. It is not needed, because every file is closed by then;
+    Unloading thousands of modules would take about a second. This is not needed, because every file is already closed;
     the exit functions that libraries have registered are still called (joblib removes a temporary folder). Raising the
     thresholds of the garbage collector saves about as much time, because the imports create a million objects, none of
     which becomes garbage.

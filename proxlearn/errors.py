@@ -31,8 +31,8 @@ USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError,
 def continue_command(overwrite: bool) -> str:
     """Return a phrase that names the command that continues a run, for use in a message.
 
-    With ``overwrite``, the same command would start the run again, so the phrase tells the user to leave the option
-    out.
+    With ``overwrite``, the same command would start the run again, so the phrase tells the user to leave out
+    ``overwrite=true``.
     """
     return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
@@ -140,7 +140,7 @@ def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
 
 
 class NewerFormat(InputError):
-    """Raised if a file was written by a newer version of proxlearn, so that this version cannot read it."""
+    """Raised if a file was written by a newer version of proxlearn and cannot be read by this version."""
 
 
 def refuse_newer_format(path: Path, file_format: object, own_format: str) -> None:

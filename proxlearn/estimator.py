@@ -1,7 +1,7 @@
 """The scikit-learn classifier, which trains in the same way as `proxlearn train recipe=tuned`.
 
-Features and real targets are standardised with the statistics of the training rows; the cloud, its neuron and these
-scalings form a ``Model``, which predicts in the same way as `proxlearn predict`.
+The features are standardised with the statistics of the training rows. The cloud, its neuron and this scaling form a
+``Model``, which predicts in the same way as `proxlearn predict`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLASS_WEIGHT = """\
 
 
 def _with_class_weight(init: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared parameters to a constructor's signature, from which scikit-learn reads the parameter names."""
+    """Add the common parameters to a constructor's signature, from which scikit-learn reads the parameter names."""
     shared = inspect.signature(ProxLearn.__init__).parameters
     own = [parameter for name, parameter in inspect.signature(init).parameters.items() if name == "class_weight"]
     init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
@@ -87,8 +87,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,)
             Labels.
         sample_weight : array-like of shape (n,), default=None
-            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings are weighted in the same
-            way. Rows of weight 0 are ignored, and so are labels that occur only in such rows.
+            Weights s_m >= 0 of the rows: with the losses l_m of the rows, the risk is sum s_m l_m / sum s_m. The
+            scalings are weighted in the same way. Rows of weight 0 are ignored, and so are labels that occur only in
+            such rows.
 
         Returns
         -------
@@ -233,7 +234,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return outputs
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the class probabilities, n x C; each is at least 1e-6, and each row sums to 1.
+        """Return the class probabilities, n x C; each probability is at least 1e-6, and each row sums to 1.
 
         The logistic loss converts outputs to probabilities by the logistic function, and cross-entropy by softmax. The
         quadratic loss uses the same functions with a slope fitted to the rows that the selection holds out; without a
@@ -271,8 +272,8 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         A probability is computed from a mean over the particles. Its standard error is the typical change in this
         mean if the same number of particles were drawn again, independently, from the distribution that the cloud
         represents; it is large for rows on which the particles disagree. Trained particles compensate for one another,
-        so a fit with another seed differs by far less. The uncertainty of a label is given by the probabilities
-        themselves.
+        so the predictions of a fit with another seed differ by far less. The uncertainty of a label is given by the
+        probabilities themselves.
 
         Parameters
         ----------

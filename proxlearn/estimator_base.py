@@ -61,7 +61,7 @@ class WeightedRows:
 
 
 def dense_rows(X: Any) -> np.ndarray:
-    """Return the rows as a dense array; raise ValueError if a sparse matrix is too large for that."""
+    """Return the rows as a dense array; raise ValueError if a sparse matrix would then need too much memory."""
     if not issparse(X):
         return np.asarray(X)
     needed, available = 8 * X.shape[0] * X.shape[1], device_memory("cpu")
@@ -77,8 +77,8 @@ def dense_rows(X: Any) -> np.ndarray:
 def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedRows:
     """Validate the sample weights and remove the rows of weight 0.
 
-    The removed rows do not affect the scalings, the classes or the split of the selection. Equal weights are dropped,
-    so that the fit is bit for bit the same as without weights.
+    The removed rows do not affect the scalings, the classes or the split of the selection. Equal weights are replaced
+    by None, so that the fit is bit for bit the same as without weights.
     """
     numbers = np.arange(len(X))
     if sample_weight is None:
@@ -149,7 +149,7 @@ class ProxLearn(EstimatorParameters):
         return tags
 
     def _can_continue(self) -> bool:
-        """Return whether a fit can continue from the current cloud; it cannot after an interrupted selection."""
+        """Return whether a fit can be continued: the estimator is fitted, and its selection was not interrupted."""
         return self.__sklearn_is_fitted__() and self._interrupted != "selection"
 
     def _require_rows(self, rows: int, continues: bool) -> None:
@@ -267,7 +267,7 @@ class ProxLearn(EstimatorParameters):
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """Return the settings and start of a continued fit; an epsilon measured with other settings is discarded."""
+        """Return the settings and the start of a continued fit; discard an epsilon measured with other settings."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}; use the same N")
         before = Settings(**{field.name: self.settings_[field.name] for field in dataclasses.fields(Settings)})
@@ -279,7 +279,7 @@ class ProxLearn(EstimatorParameters):
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Warn if the fit was interrupted and made fewer steps than requested, as scikit-learn's networks do."""
+        """Warn, as scikit-learn's networks do, if an interrupt ended the fit before all requested steps were done."""
         if self._interrupted == "selection":
             warnings.warn(
                 "the fit was interrupted during the selection of its settings; the estimator predicts with the best "
@@ -306,7 +306,7 @@ class ProxLearn(EstimatorParameters):
 
 
 class _Progress:
-    """A progress bar on stderr with the newest risk; it is hidden unless ``verbose`` is set."""
+    """A progress bar on stderr that shows the newest risk; the bar is hidden unless ``verbose`` is set."""
 
     def __init__(self, verbose: bool | int, steps: int | None = None, start: int = 0) -> None:
         self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)

@@ -30,7 +30,7 @@ CHECKS = {
 }
 """The checks of the command line, which also apply to the parameters."""
 SELECTED = ("steps", "beta", "h", "epsilon", "init_scale", "confinement", "horizon")
-"""Parameters for which None means that selection chooses the value; for other parameters, None is an ordinary value."""
+"""Parameters whose values the selection chooses if they are None; for other parameters, None is an ordinary value."""
 TASK_NAMES: dict[Task, str] = {
     "binary": "two classes",
     "multiclass": "three classes or more",
@@ -74,7 +74,7 @@ PARAMETERS = f"""\
         ``drift="paper"`` or ``prox_potential="paper"``, which require the quadratic loss, None selects the quadratic
         loss for classes as well.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
-        Activation sigma of the neurons a sigma(<w, x> + b).
+        Activation sigma of the neurons ``a sigma(<w, x> + b)``.
     confinement : float, mapping of str to float or None, default=None
         Strength lambda of the term (lambda / 2) ||theta||^2, which is added to the risk: one number for all
         coordinates, or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.
@@ -104,8 +104,8 @@ PARAMETERS = f"""\
         the value "paper" for ``drift``, ``prox_potential``, ``orientation`` and ``tolerance``, the quadratic loss and
         proximal weights, and it supports neither confinement nor sample weights.
     weights : {{"proximal", "uniform", "fisher_rao"}} or str, default="proximal"
-        Update of the particles' weights: "proximal" is the proximal step, "uniform" keeps the weights, and "fisher_rao"
-        is a multiplicative update; another name selects an update that an installed package adds.
+        Update of the particles' weights: "proximal" is the proximal step, "uniform" does not change the weights,
+        and "fisher_rao" is a multiplicative update; another name selects an update that an installed package adds.
     resample : {{"none", "systematic"}}, default="none"
         "systematic" resamples the particles when the effective sample size falls below ``ess_threshold`` N.
     ess_threshold : float, default=0.5
@@ -136,7 +136,7 @@ PARAMETERS = f"""\
     verbose : bool or int, default=False
         Whether to show progress on stderr.
     callbacks : sequence of callable, default=()
-        Functions that are called at every logged step with its row of ``history_`` and the cloud. If one of them
+        Functions that are called at every logged step with the new row of ``history_`` and the cloud. If one of them
         returns a true value, the fit stops after that step; ``n_iter_`` is then the number of steps so far.
 
     Attributes
@@ -152,25 +152,25 @@ PARAMETERS = f"""\
     selection_ : list of dict
         The candidates of the selection and their validation risks.
     selection_end_ : {{"minimum", "step cap", "fewest steps"}} or None
-        Where the validation score of the selected candidate is lowest: in the middle of its training, near the end
-        (more ``steps`` may give a better model), or at one of the first steps (the features may hardly determine the
-        target). None if nothing was selected.
+        Where the validation score of the selected candidate is lowest: in the middle of its training ("minimum"), near
+        the end ("step cap"; more ``steps`` may give a better model), or at one of the first steps ("fewest steps"; the
+        features may hardly determine the target). None if nothing was selected.
     n_iter_, n_steps_ : int
         Number of training steps so far.
     n_features_in_ : int
         Number of features.
 """
-"""The part of the docstring that both estimators share; each adds its own summary and attributes."""
+"""The common part of the docstrings of both estimators; each estimator adds a summary and further attributes."""
 
 
 def parameters_with(more: str) -> str:
-    """Return the shared part of the docstring with ``more`` parameters inserted before the attributes."""
+    """Return the common part of the docstrings, with the text ``more`` inserted after the last parameter."""
     before, heading, after = PARAMETERS.partition("\n    Attributes\n")
     return f"{before}{more}{heading}{after}"
 
 
 class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
-    """The parameters that both estimators share, and their conversion to the settings of a fit."""
+    """The common parameters of both estimators, and their conversion to the settings of a fit."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
             return CHECKS[name](name, _plain(getattr(self, name)))
 
     def _choose_loss(self, task: Task) -> Loss:
-        """Return the loss of a task; raise ValueError if the loss does not support the task or another parameter."""
+        """Return the loss for a task; raise ValueError if it does not support the task or another parameter."""
         if isinstance(self.loss, Loss):
             loss = self.loss
         else:
@@ -297,7 +297,10 @@ def text_columns_explained() -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a numpy number, which a parameter search may pass, to a Python number."""
+    """Convert a numpy number, or the numpy numbers in a mapping, to Python numbers; return other values unchanged.
+
+    A parameter search may pass numpy numbers.
+    """
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -23,7 +23,7 @@ from proxlearn.predict.model import Model
 from proxlearn.printable_text import counted
 
 SAFE_MAGNITUDE = 1e100
-"""Targets between the inverse of this magnitude and this magnitude have squares that neither overflow nor underflow."""
+"""A target y with 1 / SAFE_MAGNITUDE <= |y| <= SAFE_MAGNITUDE has a square that neither overflows nor underflows."""
 CENTRE_LOSSES = ("quadratic", "huber")
 """Losses whose predictions estimate the centre of the targets, on which a prediction interval is centred."""
 
@@ -31,7 +31,7 @@ CENTRE_LOSSES = ("quadratic", "huber")
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
 
-    With a matrix of targets, one network has one output per target: the targets share their neurons, each target is
+    With a matrix of targets, one network has one output per target: all outputs use the same neurons, each target is
     standardised separately, and the loss is the sum over the targets. ``predict`` then returns a matrix.
 
     To save a fitted estimator, call ``joblib.dump(estimator, path)``; ``joblib.load(path)`` needs the same versions of
@@ -39,9 +39,9 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 {parameters_with("")}    noise_ : ndarray of shape (targets,)
         Standard deviation of the residuals on the rows that the selection held out, after the same number of steps as
-        in the fit. If the selection did not choose the number of steps, it is the larger of this value and the standard
-        deviation on the training rows. Without a selection, or with a loss other than the quadratic one, it is computed
-        on the rows of the last fit and underestimates the noise.
+        in the fit. If the selection did not choose the number of steps, ``noise_`` is the larger of this value and the
+        standard deviation on the training rows. Without a selection, or with a loss other than the quadratic one,
+        ``noise_`` is computed on the rows of the last fit and underestimates the noise.
 
     Examples
     --------
@@ -69,8 +69,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,) or (n, targets)
             Targets.
         sample_weight : array-like of shape (n,), default=None
-            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
-            weighted in the same way. A row of weight 0 is ignored.
+            Weights s_m >= 0 of the rows: with the losses l_m of the rows, the risk is sum s_m l_m / sum s_m. The
+            scalings and ``noise_`` are weighted in the same way. A row of weight 0 is ignored.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         if steps is not None and not continues and (targets.max(axis=0) == targets.min(axis=0)).any():
             raise ValueError(
                 "a target has the same value in all rows of the first call of partial_fit, which determine its scale; "
-                "give a first piece with different targets, preferably several hundred rows"
+                "give a first chunk in which the target varies, preferably with several hundred rows"
             )
         if continues and outputs != len(self._model.target_scaler.shift):
             before = len(self._model.target_scaler.shift)
@@ -158,10 +158,11 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
         """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
 
-        ``fitted_noise`` is the standard deviation on the training rows, which is returned if the selection recorded no
-        risk for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was
-        trained on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance
-        have a lower risk than the fit; the larger of the two standard deviations is then returned.
+        ``fitted_noise`` is the standard deviation on the training rows. It is returned if the selection recorded no
+        risk for the fit's number of steps. Otherwise, the standard deviation on the held-out rows is computed from the
+        risk of the selected candidate, which was trained on fewer rows. If the fit's number of steps differs from the
+        selected one, this risk may by chance be lower than that of the fit; the larger of the two standard deviations
+        is then returned.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)
@@ -188,7 +189,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R2 of the predictions, averaged over the targets.
 
-        Targets whose squares overflow or underflow, such as 1e300, are divided by their largest magnitude first.
+        If the squares of a target overflow or underflow, as for values such as 1e300, the target is first divided by
+        its largest magnitude.
 
         Parameters
         ----------
@@ -213,8 +215,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
         A prediction is a mean over the particles. Its standard error is the typical change in this mean if the same
         number of particles were drawn again, independently, from the distribution that the cloud represents; it is
-        large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
-        another seed differs by far less. The noise of the targets is not included: see ``noise_``.
+        large for rows on which the particles disagree. Trained particles compensate for one another, so the predictions
+        of a fit with another seed differ by far less. The noise of the targets is not included: see ``noise_``.
 
         Parameters
         ----------
@@ -233,8 +235,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         """Return the lower and upper bounds of intervals with the given coverage, assuming a normal distribution.
 
         With ``of="target"``, the intervals are for new targets; they use the standard deviation ``noise_``, which
-        includes every error of f on new rows. With ``of="mean"``, the intervals are for f(x) under redrawn particles;
-        they use ``predict_std``.
+        includes every error of f on new rows. With ``of="mean"``, the intervals are for the value that f(x) would have
+        if the particles were drawn again; they use ``predict_std``.
 
         Parameters
         ----------
@@ -244,8 +246,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
             Probability that an interval contains the value, between 0 and 1.
         of : {"target", "mean"}, default="target"
             Quantity that the intervals contain with this probability: a new target, or f(x). With "target", the
-            prediction must estimate the centre of the targets; a loss of your own, such as a quantile loss, causes a
-            warning.
+            prediction must estimate the centre of the targets; with a user-defined loss, such as a quantile loss, a
+            warning is issued.
 
         Returns
         -------

@@ -47,13 +47,14 @@ def init(
     seed : int, default=0
         Seed of the locations. The noise of ``iterate`` uses a separate random stream for the same seed.
     scale : float, default=1.0
-        Scale s of a centred normal distribution. For the neuron a sigma(<w, x> + b), the standard deviations are 1 for
-        a, s for b and s / sqrt(n_x) for w. Without a neuron, the standard deviation is s for all coordinates.
+        Scale s of a centred normal distribution. For the neuron ``a sigma(<w, x> + b)``, the standard deviations are 1
+        for a, s for b and s / sqrt(n_x) for w. Without a neuron, the standard deviation is s for all coordinates.
     box : Mapping[str, (float, float)], optional
-        Intervals of the coordinates of every block. If given, the locations are drawn uniformly on this box instead.
+        Intervals of the coordinates of every block. If given, the locations are uniformly distributed in this
+        box instead of normally distributed.
     dtype : torch.dtype, optional
-        Precision of the cloud and of its steps, float32 or float64. By default, it is the precision of a Risk's data,
-        and float64 for an Energy. The numbers are drawn in float64 and then rounded.
+        Precision of the cloud and of its steps, float32 or float64. By default, it is the precision of the data
+        for a Risk, and float64 for an Energy. The numbers are drawn in float64 and then rounded.
 
     Returns
     -------
@@ -131,9 +132,9 @@ def iterate(
         steps: with the same generator, 10 steps followed by 10 more give bit for bit the result of 20 steps in one
         call.
     engine : {"fused", "eager", "literal"}, optional
-        Implementation of the steps: "fused" uses compiled functions, "eager" uses plain torch, and "literal" runs the
-        algorithms as the paper prints them. The default is "fused" on the CPU and "eager" on other devices. The results
-        of the engines differ by rounding.
+        Implementation of the steps: "fused" uses compiled functions, "eager" uses torch functions, and "literal" runs
+        the algorithms as the paper prints them. The default is "fused" on the CPU and "eager" on other devices. The
+        results of the engines differ by rounding.
     threads : int, optional
         Number of threads of the "fused" engine, by default as many as torch uses. The results of this engine do not
         depend on the number of threads.
@@ -156,10 +157,10 @@ def iterate(
     -----
     A cloud represents two distributions, one by its locations and one by its weighted locations. The proximal
     weights follow the density p of the particles, up to a factor. For locations drawn from p, the weighted mean of a
-    function therefore estimates its integral against p^2 / int p^2, a narrower distribution, whereas the plain mean
-    estimates the integral against p. If the distribution of the particles is of interest (a histogram, a moment), use
-    the plain mean over ``cloud.theta``, or ``weights="uniform"``, which does not change the weights. A Risk and its
-    gradient use the weights.
+    function therefore estimates its integral against p^2 / int p^2, a narrower distribution, whereas the unweighted
+    mean estimates the integral against p. If the distribution of the particles is of interest (a histogram, a moment),
+    use the unweighted mean over ``cloud.theta``, or ``weights="uniform"``, which does not change the weights. A Risk
+    and its gradient use the weights.
 
     Examples
     --------
@@ -216,7 +217,7 @@ def step(
     noise : Tensor, shape (N, p)
         Standard normal numbers.
     z0 : Tensor, shape (N,)
-        Starting point of the proximal fixed point, uniform on (0, 1].
+        Initial value of the proximal fixed-point iteration, uniformly distributed on (0, 1].
 
     Returns
     -------
@@ -276,7 +277,7 @@ def _with_step_in_errors(
 
 
 def _check_problem(functional: Any, cloud: Any, hyper: Any) -> Hyper:
-    """Return ``hyper`` with the default options for the functional; raise InputError if arguments are incompatible."""
+    """Return ``hyper`` with defaults that suit the functional; raise InputError if the arguments are incompatible."""
     _check_type("functional", functional, Functional, "a Risk, an Energy or another Functional")
     _check_type("cloud", cloud, PointCloud, "a PointCloud, such as the result of proxlearn.init(functional, N)")
     _check_type("hyper", hyper, Hyper, "proxlearn.Hyper(beta=..., h=..., epsilon=...)")

@@ -27,8 +27,8 @@ __all__ = ["Huber", "Loss", "cross_entropy", "huber", "logistic", "quadratic", "
 def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
     """Register a loss in this process, so that ``loss=NAME`` selects it in ``train``, a Risk and the estimators.
 
-    A run folder stores the name. To continue such a run, or to predict with it, register the loss again first. Existing
-    names cannot be reused.
+    A run folder stores only the name. To continue a run with this loss, or to predict with it, in another process,
+    register the loss there first. The name of an existing loss cannot be used.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ UNITS = {"": 1, "b": 1} | {
 KERNEL_COPIES = 4
 """Number of N x N matrices in memory: the costs, the kernel, and two temporary matrices of a Sinkhorn round."""
 ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
-"""Parts of torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
+"""Parts of the messages of the RuntimeError that torch raises for a failed allocation, on the CPU and on a GPU."""
 
 
 def free_memory(device: object = "cpu") -> int:
@@ -68,12 +68,12 @@ def device_memory(device: str) -> int:
 
 
 def kernel_bytes(N: int, itemsize: int) -> int:
-    """Return the number of bytes that kernel=dense, kernel=log or the eager engine needs for N particles."""
+    """Return the number of bytes of the N x N matrices of a step, with ``itemsize`` bytes per number."""
     return KERNEL_COPIES * itemsize * N**2
 
 
 def largest_N(memory: int, itemsize: int) -> int:
-    """Return the largest number of particles whose N x N kernel fits into ``memory`` bytes."""
+    """Return the largest N for which ``kernel_bytes(N, itemsize)`` is at most ``memory``."""
     return math.isqrt(memory // (KERNEL_COPIES * itemsize))
 
 

@@ -1,8 +1,8 @@
 """Neurons Phi(x, theta), the hidden units of the network.
 
-``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with that
-activation, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for several classes,
-and ``FunctionNeuron`` wraps a function phi(theta, x). ``Neuron`` is the base class of all of them.
+``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron ``a sigma(<w, x> + b)`` with the
+activation sigma of that name, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for
+several classes, and ``FunctionNeuron`` wraps a function ``phi(theta, x)``. ``Neuron`` is the base class of all neurons.
 
 A Risk accepts a neuron as an object; ``register`` gives it a name that ``train`` accepts. An installed package can
 provide a neuron through an entry point of the group ``proxlearn.neurons``.
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def Tanh(outputs: int = 1) -> Perceptron:
-    """Return the neuron a tanh(<w, x> + b) with ``outputs`` outputs; with one output, it is the paper's neuron.
+    """Return the neuron ``a tanh(<w, x> + b)`` with ``outputs`` outputs; with one output, it is the paper's neuron.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -58,12 +58,12 @@ def Tanh(outputs: int = 1) -> Perceptron:
 
 
 def Relu(outputs: int = 1) -> Perceptron:
-    """Return the neuron a max(0, <w, x> + b) with ``outputs`` outputs.
+    """Return the neuron ``a max(0, <w, x> + b)`` with ``outputs`` outputs.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -79,12 +79,12 @@ def Relu(outputs: int = 1) -> Perceptron:
 
 
 def Gelu(outputs: int = 1) -> Perceptron:
-    """Return the neuron a gelu(<w, x> + b) with ``outputs`` outputs.
+    """Return the neuron ``a gelu(<w, x> + b)`` with ``outputs`` outputs.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -100,12 +100,12 @@ def Gelu(outputs: int = 1) -> Perceptron:
 
 
 def Softplus(outputs: int = 1) -> Perceptron:
-    """Return the neuron a log(1 + exp(<w, x> + b)) with ``outputs`` outputs.
+    """Return the neuron ``a log(1 + exp(<w, x> + b))`` with ``outputs`` outputs.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -121,12 +121,12 @@ def Softplus(outputs: int = 1) -> Perceptron:
 
 
 def Sigmoid(outputs: int = 1) -> Perceptron:
-    """Return the neuron a / (1 + exp(-<w, x> - b)) with ``outputs`` outputs.
+    """Return the neuron ``a / (1 + exp(-<w, x> - b))`` with ``outputs`` outputs.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -142,12 +142,12 @@ def Sigmoid(outputs: int = 1) -> Perceptron:
 
 
 def Cos(outputs: int = 1) -> Perceptron:
-    """Return the neuron a cos(<w, x> + b), a trainable random Fourier feature, with ``outputs`` outputs.
+    """Return the neuron ``a cos(<w, x> + b)``, a trainable random Fourier feature, with ``outputs`` outputs.
 
     Parameters
     ----------
     outputs : int, default=1
-        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+        Number of outputs C; ``a`` has C coordinates, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
     Returns
     -------
@@ -165,15 +165,15 @@ def Cos(outputs: int = 1) -> Perceptron:
 def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
     """Register a neuron in this process, so that ``dataset.neuron=NAME`` in ``train`` and a Risk can select it by name.
 
-    A run folder stores the name. To continue such a run, or to predict with it, register the neuron again first.
-    Existing names cannot be reused.
+    A run folder stores only the name. To continue a run with this neuron, or to predict with it, in another process,
+    register the neuron there first. The name of an existing neuron cannot be used.
 
     Parameters
     ----------
     name : str
         Name of the neuron, consisting of letters, digits and . + - _.
     neuron : Neuron or callable
-        The neuron, or a callable that takes the number of classes, 0 for a real target, and returns a neuron.
+        The neuron, or a callable that takes the number of classes (0 for a real target) and returns a neuron.
 
     Notes
     -----

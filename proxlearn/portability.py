@@ -17,7 +17,7 @@ from typing import Any
 PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 """Flags for every os.open: symbolic links are rejected, and Windows does not translate line endings."""
 NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
-"""Flag for opening a file that may be a pipe: without it, open waits until a process writes to the pipe."""
+"""Flag for opening a file that may be a pipe: without the flag, os.open waits until a process writes to the pipe."""
 
 
 def user_id() -> int:
@@ -26,7 +26,7 @@ def user_id() -> int:
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether a process on this machine may still be running; False only if it has certainly ended."""
+    """Return False if a process on this machine has certainly ended, and True if it may still be running."""
     # On Windows, signal 0 is Ctrl-C and would stop the process.
     if os.name == "nt" or pid <= 0:
         return True
@@ -102,7 +102,7 @@ def _number(path: Path) -> int | None:
 
 
 def _keyed_number(path: Path, key: str) -> int | None:
-    """Return the number that follows ``key`` at the start of a line of the file, or None if there is none."""
+    """Return the number after ``key`` at the start of a line of the file, or None if the file has no such line."""
     words = next((words for line in _lines(path) if (words := line.split())[:1] == [key]), [])
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
 
@@ -110,8 +110,8 @@ def _keyed_number(path: Path, key: str) -> int | None:
 def return_freed_arrays(least_bytes: int = 2**18) -> None:
     """Make the C library return the memory of freed arrays of at least ``least_bytes`` to the system immediately.
 
-    By default, glibc raises this limit to up to 32 MB while a program runs, and freed smaller arrays leave gaps that
-    are too small for other arrays. On other systems, this function has no effect.
+    By default, glibc raises this limit to as much as 32 MB while a program runs. Freed arrays below the limit leave
+    gaps that may be too small for other arrays. On systems without glibc, this function has no effect.
     """
     mallopt = _c_function("mallopt")
     if mallopt is not None:
@@ -126,7 +126,7 @@ def return_freed_memory() -> None:
 
 
 def _c_function(name: str) -> Any:
-    """Return a function that only glibc provides, or None if it is not available."""
+    """Return the function ``name`` of glibc, or None if the C library of this system does not have it."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
@@ -153,9 +153,9 @@ class _MemoryStatus(ctypes.Structure):
 
 
 class Fork:
-    """A flag that is True if this process was forked from a process that had started threads of GNU OpenMP.
+    """The flag ``happened``: whether this process was forked from a process that had started threads of GNU OpenMP.
 
-    It is set by core/fused/thread_layer.py.
+    The flag is set by core/fused/thread_layer.py.
     """
 
     happened = False
@@ -168,7 +168,7 @@ def usable_threads(threads: int) -> int:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit torch to one thread within the block, for operations whose bits depend on the number of threads."""
+    """Limit torch to one thread within the block, for operations whose rounding depends on the number of threads."""
     import torch
 
     threads = torch.get_num_threads()

@@ -1,7 +1,7 @@
 """Functions that format text for messages, and escape text for a terminal, for Hydra's grammar and for the shell.
 
 The name of a run, a column, a class or a host may contain control characters, which a terminal would interpret.
-Messages and text for a terminal pass through these functions; CSV and JSON files are not changed.
+Messages and text for a terminal are passed through these functions; the content of CSV and JSON files is not.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with control and format characters escaped; line breaks are kept."""
+    """Return the text with control and format characters escaped, except for line breaks."""
     return "".join(character if character == "\n" else _escape(character) for character in text)
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with the noun, which takes an s unless the number is 1: "1 row", "2 rows"."""
+    """Return the number and the noun, to which an s is added unless the number is 1: "1 row", "2 rows"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -34,12 +34,12 @@ def _escape(character: str) -> str:
 
 
 PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
-"""Strings that need no quotes in Hydra's grammar."""
+"""Pattern of the strings that need no quotes in Hydra's grammar."""
 KEYWORDS = ("null", "true", "false", "nan", "inf")
 
 
 def quote(text: str) -> str:
-    """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
+    """Return a string in Hydra's double quotes; Hydra resolves the interpolations (``${key}``) that it contains."""
     # Hydra reads a backslash as an escape only before a quote, including the closing one.
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
@@ -61,6 +61,6 @@ def override_list(key: str, texts: Iterable[str]) -> str:
 
 
 def hydra_value(text: str) -> str:
-    """Return a string as a value in Hydra's grammar, quoted if it would otherwise be read differently."""
+    """Return a string as a value in Hydra's grammar, in quotes if Hydra would otherwise not read it as this string."""
     needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
     return text if needs_no_quotes else quote_literal(text)

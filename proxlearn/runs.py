@@ -1,4 +1,4 @@
-"""Functions that train in a run folder, as the command line does, and read run folders.
+"""Functions that train a run in a folder, as the command line does, and that read run folders.
 
 A run is described by a config, so it can be resumed, swept and compared. A config cannot contain a user-defined neuron
 or loss; use such an object with ``proxlearn.iterate``, or register a name for it with ``proxlearn.neurons.register``,
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings as nested plain values, including the values that selection chose."""
+        """The settings as nested dictionaries, including the values that the selection chose."""
         return self._data().config
 
     @property
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes; empty for a real target."""
+        """The names of the classes, or an empty tuple for a real target."""
         return load_model(self.folder).classes
 
     def predict(self, X: Any, estimate: str = "weighted") -> np.ndarray:
@@ -174,7 +174,7 @@ class Run:
 
 
 class CheckpointError(InputError, KeyError):
-    """Raised if a step has no valid checkpoint; this is also a KeyError, because ``Clouds`` is a mapping."""
+    """Raised if a step has no valid checkpoint; also a KeyError, which a mapping such as ``Clouds`` should raise."""
 
     __str__ = Exception.__str__
 
@@ -257,9 +257,9 @@ def train(
     callbacks : sequence of callables, optional
         Functions that are called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is
         None if the step is not logged) for the initial cloud of a new run and after every step. If one returns a true
-        value, the run stops after its checkpoint is stored, as after a signal; the same call continues it and gives bit
-        for bit the result of an uninterrupted run. After an exception, the run has failed and can be continued from its
-        last checkpoint. Callbacks are not stored.
+        value, a checkpoint is stored and the run stops, as after a signal; the same call continues the run and gives
+        bit for bit the result of an uninterrupted run. If a callback raises an exception, the run fails; it can be
+        continued from its last checkpoint. Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
     verbose : bool, default=True
@@ -275,7 +275,7 @@ def train(
     InputError
         If the command would end with exit code 2.
     RunError
-        If a run that was started cannot continue.
+        If the run fails after it has started.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def train(
 
 @contextlib.contextmanager
 def _no_other_hydra() -> Iterator[None]:
-    """Hide the Hydra instance of the calling program, if any, because only one can be initialised at a time."""
+    """Hide the Hydra instance of the calling program within the block, because only one can be active at a time."""
     from hydra.core.global_hydra import GlobalHydra
 
     hydra = GlobalHydra.instance()
@@ -339,7 +339,7 @@ def _no_other_hydra() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_torch_threads() -> Iterator[None]:
-    """Restore torch's number of threads, which a run changes."""
+    """Restore torch's number of threads, which a run changes, at the end of the block."""
     threads = torch.get_num_threads()
     try:
         yield

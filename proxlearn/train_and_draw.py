@@ -34,7 +34,8 @@ def run_session(
     """Train in ``folder``, draw the results, and return the exit code.
 
     ``continuation`` names the command that continues the run after a signal. ``summary`` returns the text that is
-    printed at the end; by default, it is the summary of `train`. ``world`` represents the ranks that share the run.
+    printed at the end; by default, it is the summary of `train`. ``world`` represents the ranks that train the run
+    together.
     """
     try:
         outcome = train_and_draw(config, folder, command, summary=summary, world=world)
@@ -66,7 +67,7 @@ def train_and_draw(
 ) -> Outcome:
     """Train in ``folder``, draw the results, print the summary, and return the outcome of the session.
 
-    In a ``world``, only rank 0 draws and prints.
+    If several ranks train the run together (``world``), only rank 0 draws and prints.
     """
     is_first = world is None or world.rank == 0
     verbose = verbose and is_first

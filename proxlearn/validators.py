@@ -1,4 +1,4 @@
-"""Validators of values; each takes a key and a value, and returns the value or raises InputError."""
+"""Validators of values; each takes a name and a value, and returns the validated value or raises InputError."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ LARGEST_END = 3e38
 def real(
     *, above: float | None = None, at_least: float | None = None, below: float | None = None, example: float
 ) -> Check:
-    """Return a validator of finite numbers in a range; ``example`` is a valid value for the error message."""
+    """Return a validator of finite numbers > ``above``, >= ``at_least`` and < ``below``; None means no bound.
+
+    ``example`` is a valid value for the error message.
+    """
 
     def check(name: str, value: Any) -> float:
         number = _number(value)
@@ -33,7 +36,7 @@ def real(
 
 
 def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
-    """Return a validator of integers >= ``at_least`` and < ``below``; ``1e6`` counts as an integer."""
+    """Return a validator of integers >= ``at_least`` and < ``below``; a float such as ``1e6`` counts as an integer."""
 
     def check(name: str, value: Any) -> int:
         number = _number(value)
@@ -79,7 +82,7 @@ def text(name: str, value: Any) -> str:
 
 
 def word(example: str) -> Check:
-    """Return a validator for strings of letters, digits, ., +, - and _, which are valid in folder names."""
+    """Return a validator of words, which can be part of a folder name: letters, digits and . + - _."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
@@ -160,7 +163,7 @@ def blocks(name: str, value: Any) -> dict[str, int]:
 
 
 def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Validate a sequence of functions."""
+    """Validate a sequence of functions, and return it as a tuple."""
     if callable(value) or isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"{name} is {_describe(value)}, not a list", f"write {name}=[function]")
     functions = tuple(value)

@@ -22,7 +22,7 @@ PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
 """Plot name of each part that has a plot; {} stands for the name of the JSON file without its suffix."""
 DESCRIPTION = """\
 Measure the speed of the recursion on this machine. The variants of a measurement are interleaved in one process. Parts:
-  --whole    the paper's experiments as a whole, on the clouds of their own runs: proxlearn's engine, Algorithms 1 and 2
+  --whole    the paper's complete experiments, each on the clouds of its runs: proxlearn's engine, Algorithms 1 and 2
              as printed, and a lower bound on the time with torch functions only
   --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the time for
              several N and epsilon, a complete run with its files, and the startup of a command
@@ -105,7 +105,7 @@ def plot_paths(output: Path, request: BenchRequest) -> list[Path]:
 
 
 def refuse_foreign(outputs: list[Path]) -> None:
-    """Raise InputError if an output exists, unless the first one, a JSON file, is a result of `proxlearn bench`."""
+    """Raise InputError if an output exists, unless the first output is a JSON file written by `proxlearn bench`."""
     existing = [path for path in outputs if path.exists()]
     if existing and not begins_with(Path(os.path.realpath(outputs[0])), RESULT_START):
         raise InputError(

@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
     spec, output = parse_spec(options), absolute_folder(options.output)
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
-        notice(f"the tables show no differences from `{OURS}`, because --method does not name it; add it to --method")
+        notice(f"the tables show no differences from `{OURS}`, which --method does not name; add `{OURS}` to --method")
     from proxlearn.compare.comparison_files import refuse_foreign_files, write_plan
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
         "--splits",
         nargs="+",
         default=["5"],
-        help="number of splits (default: 5). NAME=NUMBER sets another number for one dataset, as in --splits 5 "
+        help="number of splits (default: 5). NAME=NUMBER overrides the number for one dataset, as in --splits 5 "
         "twonorm=1. With --protocol paper, `authors` adds the split that the authors of the samplers used, if it "
         "is known (diabetes), as in --splits 5 authors",
     )
@@ -204,7 +204,7 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
     if len(plain) > 1:
         raise InputError(
             f"--splits has {len(plain)} numbers without a dataset",
-            "give one number for all datasets, and NAME=NUMBER for a dataset with another number",
+            "give a single number for all datasets; use NAME=NUMBER to override it for one dataset",
         )
     for name in named:
         if name not in datasets:
@@ -257,7 +257,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return the rows of PAPER_TABLE by dataset, or an empty dict without --protocol paper or without this file."""
+    """Return the rows of PAPER_TABLE by dataset; without --protocol paper or without this file, the dict is empty."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

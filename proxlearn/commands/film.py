@@ -36,9 +36,7 @@ FRAMES, PARTICLES, SECONDS = 60, 300, 8
 
 def main(args: list[str]) -> int:
     parser = command_parser("film", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
-    )
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a run folder created by `proxlearn train`")
     parser.add_argument(
         "-o",
         "--output",

@@ -20,7 +20,7 @@ Fit a model that predicts one or several columns of a table from the others. All
 rows (recipe=tuned), and the result is reported for rows that were not used for training. `proxlearn predict` and
 `proxlearn evaluate` need only the folder of the result.
 
-The table is a file in one of the following formats. The format is recognised by the content, except for .npz:
+The table is a file in one of the following formats. The format is recognised from the content, except for .npz:
   text with a header line and columns separated by commas, semicolons, tabs, | or blanks; in UTF-8, UTF-16 or cp1252
   the same compressed (.gz, .bz2, .xz, .zip); Parquet and Excel with the extras parquet and excel; .npz
 

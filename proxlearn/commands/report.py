@@ -24,7 +24,7 @@ EXAMPLES = """\
 """
 
 PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<div id="page" hidden>'
-"""Text that every page since version 0.1.0 contains; a file without it was not written by this command."""
+"""Text in every page that `proxlearn report` has written since version 0.1.0, by which such a page is recognised."""
 
 
 def main(args: list[str]) -> int:
@@ -35,7 +35,7 @@ def main(args: list[str]) -> int:
         "--output",
         type=Path,
         metavar="FILE",
-        help="the page to write (default: report.html, in the given folder if there is only one)",
+        help="the page to write (default: report.html in the given folder; for several folders, in the current folder)",
     )
     parser.add_argument("-w", "--watch", action="store_true", help="serve the page on this machine and update it")
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port for --watch (default: any free port)")

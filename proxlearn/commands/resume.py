@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not
 def main(args: list[str], world: World | None = None) -> int:
     """Continue a run and return the exit code.
 
-    If several ranks share the run, each of them calls this function with its ``world``.
+    If several ranks train the run together, each of them calls this function with its ``world``.
     """
     if world is None:
         config, folder = preflight(args)
@@ -46,9 +46,7 @@ def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
         prog="proxlearn resume",
         description="Continue a run from its newest valid checkpoint. If the run is finished, print its result.",
     )
-    parser.add_argument(
-        "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
-    )
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a run folder created by `proxlearn train`")
     parser.add_argument(
         "--steps",
         help="total number of recursions. A larger number extends the run; a smaller number that the run has not yet "

@@ -110,6 +110,8 @@ def plan_search(options: argparse.Namespace) -> Any:
     checked = [{p.key: str(p.values[min(i, len(p.values) - 1)]) for p in plan.space} for i in range(most)]
     configs = [trial_config(plan, values) for values in checked]
     if configs[0].validation_fraction is None:
-        raise InputError("validation_fraction=null leaves no rows to score trials", "leave it out, or set a fraction")
+        raise InputError(
+            "validation_fraction=null leaves no rows on which to score the trials", "leave it out, or set a fraction"
+        )
     metric = check_metric(configs[0], options.metric)
     return SearchPlan(plan.overrides, plan.space, metric, plan.sampler, seed, plan.prunes)

@@ -51,7 +51,7 @@ class RunPlan:
 def main(args: list[str], world: World | None = None) -> int:
     """Train a run or a sweep, and return the exit code.
 
-    If several ranks share a run, each of them calls this function with its ``world``.
+    If several ranks train a run together, each of them calls this function with its ``world``.
     """
     plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
@@ -77,7 +77,7 @@ def main(args: list[str], world: World | None = None) -> int:
 
 
 def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
-    """Return the plan of the run, or None if nothing is trained.
+    """Return the plan of the run, or None if the command only prints information.
 
     Raise an error on all ranks if their commands differ or are not valid.
     """

@@ -35,7 +35,7 @@ def count_combinations(overrides: list[Override], limit: int) -> int:
 def expand_grid(overrides: list[Override]) -> list[list[str]]:
     """Return the overrides of each job; the jobs are in the order of Hydra, in which the last key varies fastest.
 
-    A key that occurs twice keeps its first position and its last value.
+    If a key occurs twice, the first position and the last value are used.
     """
     words_by_key = {override.get_key_element(): list(_words(override)) for override in overrides}
     return [list(words) for words in itertools.product(*words_by_key.values())]
@@ -77,7 +77,7 @@ def parse_arguments(args: list[str]) -> argparse.Namespace:
 
 
 def hydra_arguments(args: list[str]) -> list[str]:
-    """Return the command line in Hydra's syntax, with the flags first; converting the result again changes nothing."""
+    """Return the command line in Hydra's syntax, with the flags first; a converted command line is not changed."""
     parsed = parse_arguments(args)
     if parsed.shell_completion:
         return args
@@ -198,7 +198,7 @@ def _malformed_override(word: str) -> InputError:
 
 
 def _refuse_arguments(message: str) -> NoReturn:
-    """Raise an InputError with a remedy for an argparse error; without this function, argparse prints its usage."""
+    """Raise an InputError with a remedy for an argparse error, for which argparse itself would print its usage."""
     unknown = re.match(r"unrecognized arguments: (.*)", message, re.DOTALL)
     if unknown is None:
         raise InputError(message, "see `proxlearn train --help`")

@@ -6,8 +6,8 @@ itself.
 
 Hydra searches the installed packages (`EntryPointConfigs`) last, so proxlearn's own options and those in the user's
 folder take precedence. The names of the options are read from the metadata of the installed packages; a package is
-imported only if its dataset is chosen. The config of such a dataset is checked like the user's configs, which may
-contain values but no code.
+imported only if its dataset is chosen. The config of such a dataset is then checked in the same way as the user's
+configs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def register_search_path() -> None:
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add ``folder``, unless it is None, to the search path of Hydra; initialise Hydra inside the block."""
+    """Add ``folder``, unless it is None, to the search path of a Hydra that is initialised within the block."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
@@ -146,7 +146,7 @@ def _config_files(folder: Path) -> Iterator[Path]:
 
 
 def _load(path: Path) -> list[Any]:
-    """Return the YAML documents of a file as plain values; raise ValueError if the file exceeds a limit."""
+    """Return the YAML documents of a file as Python objects; raise ValueError if the file exceeds a limit."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
@@ -253,14 +253,14 @@ def dataset_values(name: str) -> dict[str, Any]:
 
 
 def refuse_targets(node: Any, prefix: str) -> None:
-    """Raise InputError if nested plain values contain `_target_`; ``prefix`` states their location in the message."""
+    """Raise InputError if nested mappings or lists contain `_target_`; the message begins with ``prefix``."""
     if any(text == "_target_" for text in iterate_texts(node)):
         problem = f"{prefix}_target_ is not allowed because Hydra would import and call its value"
         raise InputError(problem, VALUES_ONLY)
 
 
 def iterate_texts(node: Any) -> Iterator[str]:
-    """Yield every string in nested plain values, including the keys of mappings."""
+    """Yield every string in nested mappings and lists, including the keys of the mappings."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
@@ -279,7 +279,10 @@ def _split(config_path: str) -> tuple[str, str]:
 
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return a mapping with its tuples converted to lists, or None if it contains anything but plain values."""
+    """Return a mapping with its tuples converted to lists, or None if it contains an unsupported value.
+
+    The values can be numbers, strings, booleans, None, lists, tuples, and mappings with string keys.
+    """
 
     def convert(node: Any) -> Any:
         if isinstance(node, Mapping):

@@ -1,10 +1,10 @@
 """The private objects of Hydra that have no public equivalent; only this module imports from ``hydra._internal``.
 
 - The parser of Hydra's command-line flags: `proxlearn train` accepts the same flags, checks the config before Hydra
-  acts on them, and allows flags between overrides, which ``hydra.main`` does not.
+  acts on them, and allows flags between overrides, which ``hydra.main`` does not allow.
 - The class of the callbacks in ``HydraContext``: the context, which launchers need, is public; this class is private.
 
-The composition of configs needs neither of them: proxlearn/config/compose.py uses the public API.
+Configs are composed with Hydra's public API, in proxlearn/config/compose.py.
 """
 
 from __future__ import annotations

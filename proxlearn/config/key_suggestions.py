@@ -18,7 +18,7 @@ SYNONYMS = {
     "hydra/launcher": ("launcher", "hydra.launcher"),
     "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
 }
-"""Names that other programs use for a key of proxlearn, by that key."""
+"""For each of these keys of proxlearn, the names that other programs use for it."""
 
 
 def suggest_key(key: str, valid_keys: Sequence[str]) -> str:

@@ -23,11 +23,11 @@ NOT_TRAJECTORY = (
     "compile",
     "metric_rows",
 )
-"""Keys that do not affect the trajectory of the particles; runs that differ only in these keys share one folder."""
+"""Keys that do not affect the trajectory of the particles; runs that differ only in them have the same folder."""
 
 
 def trajectory(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that determine the trajectory of the particles, as plain values."""
+    """Return the settings that determine the trajectory of the particles, as nested dictionaries."""
     values = config_values(config)
     for key in NOT_TRAJECTORY:
         del values[key]
@@ -46,7 +46,7 @@ def digest(config: TrainConfig) -> str:
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """Return the hash of settings that are plain values, as ``trajectory`` returns them."""
+    """Return the hash of settings in the form in which ``trajectory`` returns them."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -106,7 +106,7 @@ class LoggerConfig:
     uri: str | None = setting(optional(text))
     """The store of MLflow, of wandb or of a package's logger: a folder, or the address of a server."""
     also: tuple[str, ...] | None = setting(optional(logger_names))
-    """Further loggers, which use their default stores: ``logger=[mlflow,tensorboard]``."""
+    """Further loggers, such as tensorboard in ``logger=[mlflow,tensorboard]``; they use their default stores."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,9 +157,12 @@ class TrainConfig(Hyperparameters[float | None]):
     validation_fraction: float | None = setting(optional(real(above=0, below=1, example=0.25)))
     """Share of the training rows that is held out; metrics on these rows help to choose settings."""
     selection_rows: int | None = setting(optional(integer(at_least=8, example=20000)))
-    """Maximum number of training rows that the selection uses; None: all."""
+    """Maximum number of training rows that the selection uses; None means all rows."""
     metric_rows: int | None = setting(optional(integer(at_least=1, example=20000)))
-    """Maximum number of rows per part for the metrics of logged steps; None: all. The final scores use all rows."""
+    """Maximum number of rows per part of the data for the metrics of logged steps; None means all rows.
+
+    The final scores use all rows.
+    """
 
     def __post_init__(self) -> None:
         check_readings(vars(self))
@@ -210,7 +213,7 @@ KEY_ORDER = (
     *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
     *("batch_size", "loss", "activation", "confinement", "validation_fraction"),
 )
-"""The order of the keys in config.yaml; all versions so far use this order. Other keys follow."""
+"""The first keys in config.yaml, in the order of all versions so far; the other keys follow."""
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:
@@ -220,7 +223,7 @@ def setting_check(setting: dataclasses.Field[Any]) -> Check:
 
 
 def config_values(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as a dictionary of plain values, in the order of config.yaml."""
+    """Return a config as nested dictionaries, in the order of config.yaml."""
     values = dataclasses.asdict(config)
     return {key: values[key] for key in dict.fromkeys((*KEY_ORDER, *values)) if key in values}
 
@@ -255,7 +258,7 @@ DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {
     DatasetConfig: ADDED_DATASET_KEYS,
     LoggerConfig: {"uri": None, "also": None},
 }
-"""Defaults for keys that an old config.yaml lacks, by class; the uri of a logger without an address is None."""
+"""Defaults for keys that an old config.yaml may lack, by class."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
 """Keys that are ignored in an old config.yaml, by class; device.threads is now the top-level key `threads`."""
@@ -270,7 +273,10 @@ ALL_KEYS = (
 
 
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
-    """Build a validated dataclass from a plain mapping (a composed config, or the config.yaml of a run folder)."""
+    """Build a validated dataclass from the mapping in a composed config or in the config.yaml of a run folder.
+
+    ``prefix`` is written before the keys in error messages.
+    """
     where = prefix.rstrip(".") or "the config"
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where} must be a group of settings, got {mapping!r}", "see `proxlearn train --cfg job`")

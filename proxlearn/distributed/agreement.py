@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 def agreed(world: World, work: Callable[[], T]) -> T:
-    """Call ``work`` on every rank and return its result; if it fails on any rank, raise the error on all ranks."""
+    """Call ``work`` and return its result; if ``work`` fails on any rank, raise the error on all ranks.
+
+    Every rank must call this function.
+    """
     try:
         result = work()
     except SharedError:
@@ -63,7 +66,7 @@ def check_same_program(world: World) -> None:
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if they were given different commands, or if N is too small for their number."""
+    """Raise an error on all ranks if their settings or run folders differ, or if N is too small for so many ranks."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)
@@ -98,7 +101,10 @@ def check_visible(world: World, folder: Path) -> None:
 
 
 def _require_equal(world: World, own: Mapping[str, Any], remedy: str) -> None:
-    """Raise an error on all ranks if a rank differs from rank 0; the error names the first value that differs."""
+    """Raise an error on all ranks if the values ``own`` of a rank differ from those of rank 0.
+
+    The error names the first value that differs.
+    """
     facts = world.gather(own)
     for rank, other in enumerate(facts):
         for key in dict.fromkeys((*facts[0], *other)):

@@ -32,7 +32,7 @@ class Launch:
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """Return the Launch of this process, or None if it is not a rank.
+    """Return the Launch of this process, or None if this process is not a rank.
 
     Raise InputError if the environment variables of torchrun or srun are inconsistent.
 

@@ -1,4 +1,4 @@
-"""The world of a run: the ranks (processes) that share one cloud, their exchanges, and the handling of a lost rank.
+"""The world of a run: the ranks (processes) that train one cloud together, their exchanges, and lost ranks.
 
 All messages are sent through torch.distributed with the backend gloo. A rank that ends closes its connections, and a
 rank that hangs exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then check
@@ -123,7 +123,7 @@ class World:
         self.stop.interrupt(request)
 
     def any_stop_request(self) -> int:
-        """Return the number of a signal that a rank has received, or 0 if there is none.
+        """Return the number of a signal that any rank has received, or 0 if no rank has received a signal.
 
         All ranks call this method between two steps.
         """
@@ -133,7 +133,7 @@ class World:
         return request
 
     def gather(self, value: T | None = None, error: ProxlearnError | None = None) -> list[T]:
-        """Return the values of all ranks; if a rank passes an error instead, raise it as a SharedError on all ranks."""
+        """Return the values of all ranks by rank; if a rank passes an error, raise it as a SharedError on all ranks."""
         messages: list[Any] = [None] * self.size
         failure = None if error is None else (error.problem, error.remedy, error.exit_code)
         self._exchange(lambda: dist.all_gather_object(messages, (value, failure)))

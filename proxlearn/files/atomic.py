@@ -23,7 +23,7 @@ OLD_TEMPORARY_NAME = re.compile(
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the content of ``path``; a crash leaves either the old or the new content, never a part of it."""
+    """Replace the content of ``path``; after a crash, the file has the complete old or the complete new content."""
     temporary = temporary_name(path)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | PLAIN, 0o666)
@@ -74,7 +74,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a path in the folder of ``path`` with a name that only proxlearn uses, so leftovers can be deleted."""
+    """Return the path of an unfinished file next to ``path``; the name marks it as a file that proxlearn may delete."""
     return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
 
 
@@ -84,9 +84,9 @@ def is_temporary(path: Path) -> bool:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete the unfinished files of killed processes in a folder; files of other programs are kept.
+    """Delete the unfinished files that killed processes of proxlearn have left in a folder.
 
-    Files of running processes are kept as well, because these processes will rename them.
+    The unfinished files of running processes are not deleted, because these processes will rename them.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path) and path.is_file() and not path.is_symlink() and not _is_being_written(path):

@@ -161,7 +161,7 @@ def read_table(
 
 
 def parse_error_text(error: BaseException, kind: str) -> str:
-    """Return a short message for an error of a parser; ``kind`` is what the file should contain, such as valid JSON."""
+    """Return a short message for a parser error; ``kind`` is what the file should contain, such as valid JSON."""
     message = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
     return f"it is not {kind} ({message:.80})"
 
@@ -172,7 +172,7 @@ def os_error_text(error: OSError) -> str:
 
 
 def _require_plain_mapping(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping of plain values; raise one of PARSE_ERRORS otherwise."""
+    """Return ``value`` if it is a mapping that consists of JSON values only; raise one of PARSE_ERRORS otherwise."""
     if not isinstance(value, dict):
         raise TypeError("it is not a mapping")
     level: list[Any] = [value]
@@ -200,7 +200,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def expand_home(text: str) -> str:
-    """Replace a leading ``~`` or ``~user`` with the home folder; the ``~user`` of an unknown user is kept."""
+    """Replace a leading ``~`` or ``~user`` with the home folder; if the user is unknown, return ``text`` unchanged."""
     return os.path.expanduser(text)
 
 
@@ -242,7 +242,10 @@ def user_path(name: str, text: str) -> Path:
 
 @contextlib.contextmanager
 def unreadable_as_input_error(name: str, path: Path, kinds: str) -> Iterator[None]:
-    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` names the file types."""
+    """Convert an OSError while ``path`` is read in the block into an InputError.
+
+    ``name`` is the setting that contains the path, and ``kinds`` names the supported file types.
+    """
     try:
         yield
     except FileNotFoundError as error:

@@ -124,7 +124,7 @@ class Job:
     run_folder: Path | None = None
     """The folder of the run that the job trains, if any; the folder is read to show progress, and removed if empty."""
     log: Path | None = None
-    """A file other than FOLDER/NAME.log for the job's output; several jobs may share it."""
+    """A file other than FOLDER/NAME.log for the job's output; several jobs may write to the same file."""
 
     @property
     def key(self) -> str | None:
@@ -145,7 +145,10 @@ class JobBatch:
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
-    """For each job, the run folder or its nearest parent that existed at the launch; new empty folders are removed."""
+    """For each job, the run folder or its nearest parent that existed at the launch.
+
+    After the job, empty folders below this folder are removed.
+    """
     folder: Path
     """The folder of the jobs' records."""
     session: str
@@ -248,7 +251,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
 
 
 def _call_until_free(batch: JobBatch, job: Job, records: JobRecords) -> Mapping[str, Any] | None:
-    """Return the result of the job's function; wait and try again while another process holds the run folder."""
+    """Return the result of the job's function; wait and try again while another process uses the run folder."""
     while True:
         try:
             return job.target(*job.args)

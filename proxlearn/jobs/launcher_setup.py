@@ -24,7 +24,7 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Return whether this process is a worker whose command has ended; its job is stopped, and no other is started."""
+    """Return whether this process is a worker whose command has ended; its job is stopped, and it starts no other."""
     return _orphaned.is_set()
 
 
@@ -42,7 +42,7 @@ def _watch(parent: int) -> None:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use, or of all cores if the former is unknown (macOS)."""
+    """Return the number of cores that this process may use; if it is unknown (macOS), count all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -110,7 +110,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 def shutdown_launcher(master: DictConfig) -> None:
     """Shut down the workers of joblib.
 
-    joblib would keep them for the next call, and every worker has a fork server that uses half a gigabyte of memory.
+    joblib would leave them running for its next call, and the fork server of each worker uses half a gigabyte.
     """
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor

@@ -73,8 +73,8 @@ class ResultCache:
     >>> cache.get(identity)
     {'accuracy': 0.9}
 
-    Raises UnreadableFile if the file is not a cache of results. Damaged lines are skipped with a notice and stay in the
-    file. An incomplete last line, which a killed process may leave, is removed by the next ``put``.
+    Raises UnreadableFile if the file is not a cache of results. Damaged lines are skipped with a notice, but remain in
+    the file. An incomplete last line, which a killed process may leave, is removed by the next ``put``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class ResultCache:
         self._read()
 
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result for this identity, or None if there is none."""
+        """Return the result for this identity, or None if no result is stored."""
         record = self._records.get(cache_key(identity))
         return None if record is None else copy.deepcopy(record.result)
 
@@ -188,7 +188,7 @@ class ResultCache:
         return size + 1
 
     def _rewrite_without(self, key: str, last_line: bytes = b"") -> None:
-        """Rewrite the file without the records of ``key``, and append ``last_line``; damaged lines are kept."""
+        """Rewrite the file without the records of ``key``, and append ``last_line``; damaged lines are not removed."""
         prefix = f'{{"key": "{key}"'.encode()
         kept = [line for line in self._lines() if not line.startswith(prefix) and line.endswith(b"\n")]
         write_atomically(self.path, b"".join((HEADER, *kept, last_line)))

@@ -80,12 +80,12 @@ class JobsOutcome:
     """The outcome of all jobs in one call of ``run_jobs``."""
 
     records: dict[str, JobRecord]
-    """Records by job name; a job that was not started, or whose result was cached, has none."""
+    """Records by job name; a job that was not started, or whose result was cached, has no record."""
     cached: frozenset[str]
     """Names of the jobs that were not run because the cache has their results."""
     total: int
     signal: int | None
-    """The signal that stopped the jobs, if one did."""
+    """The signal that stopped the jobs, or None if no signal stopped them."""
 
     @property
     def failures(self) -> dict[str, JobRecord]:
@@ -94,7 +94,7 @@ class JobsOutcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code: 0 if every job is finished, 1 if any job is not, 130 or 143 if a signal stopped the jobs."""
+        """The exit code: 0 if all jobs are finished, 1 if some are not, and 130 or 143 if a signal stopped the jobs."""
         if self.signal is not None:
             return 128 + self.signal
         finished = len(self.records) - len(self.failures) + len(self.cached)

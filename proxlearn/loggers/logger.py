@@ -40,7 +40,7 @@ class RunLogger(Protocol):
     """The interface of a logger during one session of a run."""
 
     def begin(self, metrics: Path) -> None:
-        """Start the session, and add the rows of metrics.csv that the logger lacks."""
+        """Start the session, and log the rows of metrics.csv that have not been logged yet."""
 
     def log_row(self, row: Row) -> None:
         """Log the next row, unless an earlier session has logged it."""
@@ -136,7 +136,7 @@ class LoggerKind:
     name: str
     package: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that the package reads at import; values that the user has set are kept."""
+    """Environment variables that the package reads at import; values that the user has set are not changed."""
 
 
 LOGGER_KINDS = {

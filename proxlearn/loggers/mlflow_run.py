@@ -150,7 +150,7 @@ class MlflowLogger:
             self._client.log_batch(self._run_id, metrics=metrics[start : start + MAX_METRICS])
 
     def _attempt(self, send: Callable[[], None]) -> None:
-        """Call ``send``; if it fails, warn and send nothing more, because the next session adds the missing rows."""
+        """Call ``send``; if it fails, warn and send nothing more. The next session adds the missing rows."""
         if self._disabled:
             return
         try:
@@ -232,8 +232,8 @@ def _is_timeout(error: BaseException) -> bool:
 def _acquire_lock(handle: int) -> None:
     """Wait at most LOCK_SECONDS for an exclusive lock, then continue without it.
 
-    A process that hangs while it holds the lock must not block others. On a file system without locks, the function
-    returns immediately.
+    Otherwise, a process that hangs while it holds the lock would block all others. On a file system without locks, the
+    function returns immediately.
     """
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:

@@ -79,7 +79,7 @@ class WandbLogger:
         self._run = None
 
     def _attempt(self, send: Callable[[], Any]) -> bool:
-        """Call ``send``; if it fails, warn and send nothing more, because the next session adds the missing rows."""
+        """Call ``send``; if it fails, warn, send nothing more, and return False; the next session adds missing rows."""
         if self._run is None:
             return False
         try:

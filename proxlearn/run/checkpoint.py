@@ -33,7 +33,7 @@ class MetricsPosition:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run after a step; a run that continues from it gives bit-identical results."""
+    """The state of a run after a step; a run that continues from this state gives bit-identical results."""
 
     cloud: PointCloud
     generator: Tensor
@@ -51,8 +51,8 @@ class Checkpoint:
     proximal: Mapping[str, Number] | None = None
     """Metrics of the proximal step that led to the cloud; they cannot be computed from the cloud.
 
-    They are needed if the run ends at this step. The mapping is empty if the step has no such metrics, and None if they
-    are unknown (checkpoints of version 0.1.0).
+    They are needed for the last row of metrics.csv if the run ends at this step. The mapping is empty if the step has
+    no such metrics. The value is None if the metrics are unknown, as in checkpoints of version 0.1.0.
     """
 
 
@@ -162,9 +162,10 @@ def newest_valid(
     skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """Return the newest valid checkpoint that ``require`` accepts, or None if there is none.
+    """Return the newest valid checkpoint that ``require`` accepts, or None if no checkpoint is valid and accepted.
 
-    ``skipped`` is called for each rejected checkpoint.
+    ``require`` raises InvalidCheckpoint to reject a checkpoint. ``skipped`` is called with the path of each damaged or
+    rejected checkpoint, and with the error.
     """
     for _, path in list_checkpoints(folder):
         try:
@@ -181,8 +182,8 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
 
     The following checkpoints are kept: those of the ``protected`` steps, which were stored under other settings; those
     of the film steps, if ``films`` is true; the newest ``keep``; and the newest ``keep`` at multiples of ``every``, so
-    that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps, which are damaged and
-    were skipped, are not counted, so that they do not displace valid ones.
+    that an interrupted run has all the checkpoints of an uninterrupted one. Checkpoints of later steps are damaged and
+    were skipped; they are neither counted nor deleted.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]

@@ -1,7 +1,8 @@
 """The file format of checkpoints: safetensors with a JSON state and a sha256 of the whole file in the header.
 
-The checksum is computed with zeros in its place, so that a change to any byte is detected. This module does not import
-torch, so a command can read the state of the newest checkpoint of a run without waiting seconds for the import.
+While the checksum is computed, zeros are in its place, so that a change to any byte of the file is detected. This
+module does not import torch, so a command can read the state of the newest checkpoint of a run without waiting seconds
+for the import.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
 def _read_whole_file(path: Path) -> bytes:
     """Return the content of a checkpoint file.
 
-    Raise InvalidCheckpoint if the size of the file contradicts its header, or if it does not fit in memory.
+    Raise InvalidCheckpoint if the size of the file contradicts its header, or if the file does not fit in memory.
     """
     try:
         with os.fdopen(open_regular(path), "rb") as file:

@@ -76,7 +76,7 @@ def _refuse_renamed_keys(values: Any) -> None:
 
 
 def newest_cloud_sha256(folder: Path) -> str:
-    """Return the checksum of the newest valid checkpoint in a run folder; raise InputError if there is none."""
+    """Return the checksum of the newest valid checkpoint in a run folder; raise InputError if none is valid."""
     refuse_interrupted(folder)
     problem = InputError(
         f"init_from={str(folder)!r:.200} contains no valid checkpoint", "give a folder that `proxlearn train` created"
@@ -92,7 +92,7 @@ def newest_cloud_sha256(folder: Path) -> str:
 
 @contextlib.contextmanager
 def validated_run_name(config: TrainConfig) -> Iterator[None]:
-    """Make ``${proxlearn.run_name:}`` resolve to the run name of an already validated config."""
+    """Make ``${proxlearn.run_name:}`` resolve to the run name of a validated config within the block."""
     token = _validated_name.set(run_name(config))
     try:
         yield

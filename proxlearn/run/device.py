@@ -47,7 +47,8 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 def check_memory(config: TrainConfig) -> None:
     """Raise InputError if the run needs an N x N kernel that does not fit in memory.
 
-    With kernel=auto, no engine forms a large kernel; with kernel=log, the eager engine computes it in tiles.
+    With kernel=auto, a large kernel is not stored as an N x N matrix, except with solver=literal. With kernel=log, the
+    eager engine computes the kernel in tiles.
     """
     if config.weights != "proximal":
         return

@@ -94,7 +94,7 @@ class Experiment:
 
     @property
     def link_slope(self) -> float | None:
-        """The slope that converts outputs to class probabilities, if the selection fitted one."""
+        """The slope that converts outputs to class probabilities, or None if the selection has not fitted a slope."""
         return getattr(self.source.loss, "link_slope", None)
 
     def to(self, dtype: torch.dtype) -> Experiment:
@@ -184,7 +184,11 @@ def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
 
 
 def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: Iterable[str] = ()) -> Loss:
-    """Return the loss of the config, or the recommended loss; raise InputError if that loss is not supported."""
+    """Return the loss called ``name``, or the recommended loss if ``name`` is None.
+
+    ``readings`` contains the values of drift and prox_potential, on which the recommendation depends. Raise InputError
+    if the neuron or the task does not support the loss.
+    """
     trainable = LOSSES.own_names if neuron.losses is None else neuron.losses
     supported = [key for key in trainable if task in find_loss(key).tasks]
     if not supported:
@@ -229,7 +233,10 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """Load the initial cloud of a run from the checkpoint with the given checksum in the folder of another run."""
+    """Load the initial cloud of a run from the checkpoint with the given checksum in the folder of another run.
+
+    Raise InputError if the checkpoint is missing, or if its cloud does not have ``shape``, which is (N, p).
+    """
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud

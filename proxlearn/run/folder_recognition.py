@@ -81,8 +81,7 @@ def _unrecognised_files(folder: Path) -> list[str]:
 def require_run_or_empty(folder: Path) -> None:
     """Raise InputError if a folder is neither a run folder nor empty.
 
-    Leftovers of a run that was killed at its start are ignored. Links are not checked here; the caller rejects
-    them.
+    Leftovers of a run that was killed at its start are ignored. The caller rejects folders that contain links.
     """
     refuse_stages(folder)
     try:
@@ -165,7 +164,11 @@ def is_regular(path: Path) -> bool:
 
 
 def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
-    """Return the error for a folder with files that proxlearn did not write; ``kind`` is run, sweep or comparison."""
+    """Return the error for a folder with files that proxlearn did not write.
+
+    ``kind`` is run, sweep or comparison. ``option`` is the option that chooses another folder, by default
+    hydra.<kind>.dir.
+    """
     listed = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
     problem = f"{folder} contains other files ({listed}) but no {kind} of proxlearn"
     return InputError(problem, f"choose a new or empty folder: {option or f'hydra.{kind}.dir=...'}")

@@ -2,10 +2,10 @@
 
 The lock on the file `.lock` is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx
 on Windows), so that the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file
-and are therefore excluded as well. On a file system without locks, a file that only one process can create is used
-instead.
+and are therefore excluded as well. On a file system without locks, the file `.lock-owner` is used instead, which only
+one process can create.
 
-The operating system does not remove this file when the owner, which is the process that created the file, ends.
+The operating system does not remove `.lock-owner` when its owner, which is the process that created the file, ends.
 Therefore, the file names the owner and the owner's host, and a running owner renews the time stamp of the file. Another
 process on the same host replaces the file if the owner has ended; otherwise, that process reports the owner.
 """
@@ -175,7 +175,7 @@ class FolderInUse(InputError):
 
 
 class FolderLost(RunError):
-    """Raised if this process no longer holds a folder, because the folder was moved or its lock was removed."""
+    """Raised if this process has lost the lock of a folder, because the folder was moved or its lock was removed."""
 
 
 def is_locked(folder: Path) -> bool | None:
@@ -195,14 +195,14 @@ def is_locked(folder: Path) -> bool | None:
 
 
 class FolderLock:
-    """A context manager that holds the lock on a folder; the lock file names the process that holds it."""
+    """A context manager that locks a folder; the lock file names the process that has locked the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
         self._handle = -1
         self._owner: OwnerFile | None = None
         self.left_by: str | None = None
-        """Description of the process that ended without releasing the lock, if there is one."""
+        """Description of an earlier process that ended without releasing the lock; None if the lock was released."""
 
     def __enter__(self) -> FolderLock:
         while True:

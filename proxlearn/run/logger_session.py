@@ -20,7 +20,7 @@ from proxlearn.terminal.streams import notice
 
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
-    """Open the logger of a run for a ``with`` block; an exception closes the logger with the state ``failed``."""
+    """Yield the logger of a run; if the block raises an exception, close the logger with the state ``failed``."""
     logger = open_logger(choice, run_info(folder), warn) if choice.names else NoLogger()
     try:
         yield logger
@@ -30,7 +30,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
 
 
 def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
-    """Log the plots at the end of a session, and the rows that have not been logged yet."""
+    """Log the plots among the files ``drawn`` at the end of a session, and the rows that are not logged yet."""
     if not choice.names:
         return
     folder, snapshot = RunFolder(path), take_snapshot(path)

@@ -27,7 +27,7 @@ class RunState:
         self.shards = shards
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
-        """The state after the newest step; only ``generator`` and ``metrics`` are those at the start of the session."""
+        """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
         self.info: Info | None = None
         """Diagnostics of the step that led to the cloud, if this session computed that step."""
         self.row: Row | None = None
@@ -79,10 +79,11 @@ class RunState:
         return self.checkpoint.proximal
 
     def release_info(self) -> None:
-        """Replace the diagnostics of the step by their metrics if the cloud is large and divided.
+        """Compute the metrics of the step and free its diagnostics, if the cloud is large and divided among ranks.
 
-        The diagnostics contain the cloud before the step, and the ranks on one machine share its memory. A proximal
-        step of a large cloud takes longer than computing its metrics, which is done on demand for all other steps.
+        The diagnostics contain the cloud before the step, and several ranks may run on one machine. Computing the
+        metrics of a large cloud takes less time than a proximal step. For all other clouds, the metrics are computed
+        only when they are needed.
         """
         if self.shards is None or self.shards.N < LARGE or self.info is None or not self.info.solution.rounds:
             return

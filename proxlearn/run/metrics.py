@@ -4,7 +4,7 @@ The columns h, beta and epsilon, which exist if these values change during the r
 describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 contain other
 values in these columns (see below).
 
-The columns of a file do not change: metrics that a later version adds are not written to a file without their columns.
+The columns of a file do not change: a metric that a later version adds is not added to existing files.
 
 If h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0), these
 columns are last and contain the values of the *next* step. In version 2, they follow `step` and contain the values of
@@ -139,7 +139,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a mapping from old to new positions in metrics.csv; without a conversion, the mapping is empty."""
+    """Return a mapping from old to new positions in metrics.csv, which is empty if the file was not converted."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:
@@ -163,7 +163,7 @@ def measure(
 ) -> Row:
     """Compute all metrics of a cloud on the parts of the data, one of which is ``train``.
 
-    ``proximal`` contains the metrics of the proximal step that led to the cloud, or is None if there are none. If
+    ``proximal`` contains the metrics of the proximal step that led to the cloud; None stands for empty values. If
     ``divided`` is true, the cloud is divided among several ranks and measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
@@ -188,7 +188,7 @@ def measure(
 def entropy_figures(problem: Risk, cloud: PointCloud, hyper: Hyper, train_risk: Number) -> Row:
     """Return the entropy of the particle distribution and the free energy; ``train_risk`` is the unweighted risk.
 
-    Both are None in more than ``MOST_DIMENSIONS`` dimensions, and if the cloud has no finite entropy. With more than
+    Both are None in more than ``MOST_DIMENSIONS`` dimensions or if the entropy is not finite. With more than
     ``MOST_QUERIES`` particles, the entropy is estimated from a sample, in at most half a second for N = 100000.
     """
     value = float(entropy(cloud.theta)) if cloud.theta.shape[1] <= MOST_DIMENSIONS else math.nan
@@ -238,7 +238,7 @@ class MetricsLog:
         return MetricsPosition(self._size, self._sha256.hexdigest()) if self._size else MetricsPosition()
 
     def holds_row(self, mark: MetricsPosition, closing: int) -> bool:
-        """Return whether the row of step ``closing`` directly follows the rows before ``mark``."""
+        """Return whether the file has the complete row of step ``closing`` directly after the position ``mark``."""
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:

@@ -1,6 +1,6 @@
 """The current state of a run, read quickly from the small files in its folder, without importing torch.
 
-The status is verified: a run whose status is "running" but whose process no longer exists is dead.
+The status is verified: if it is "running" but the process of the run no longer exists, the run is reported as dead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome:
     state: str
     step: int
     signal: int | None = None
-    """The signal that stopped the session, if one did."""
+    """The signal that stopped the session, or None if no signal stopped it."""
     already_finished: bool = False
     longest_steps: int = 0
     """The largest number of steps that any command requested for the run."""
@@ -79,7 +79,7 @@ class RunSnapshot:
 
     @property
     def rate(self) -> float:
-        """Recursions per second of the running session, or over all sessions if none is running."""
+        """Recursions per second of the running session, or of all sessions together if no session is running."""
         if self.state == "running" and self.session_rate is not None:
             return self.session_rate
         return self.step / self.seconds if self.seconds > 0 else 0.0
@@ -149,7 +149,7 @@ def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
 
 
 def _is_alive(folder: Path, host: str) -> bool:
-    """Return whether the process of a run exists: it holds the lock, or has written its status recently."""
+    """Return whether the process of a run exists: it has locked the folder, or has written its status recently."""
     locked = is_locked(folder)
     if locked or (locked is False and host == platform.node()):
         return locked
@@ -164,7 +164,8 @@ def _is_alive(folder: Path, host: str) -> bool:
 def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
     """Return the step and the metrics of the last complete row of metrics.csv.
 
-    Only the end of the file is read, because the file may be long; its last line may be incomplete.
+    The step is None, and the metrics are empty, if no such row can be read. Only the end of the file is read, because
+    the file may be long.
     """
     try:
         with os.fdopen(open_regular(path), "rb") as file:

@@ -72,7 +72,7 @@ def is_stored_within(state: RunState) -> bool:
 
 def save_shards(world: World, folder: RunFolder, state: RunState) -> list[str]:
     """Write this rank's part of the cloud, and return the checksums of the parts of all ranks."""
-    assert state.shards is not None, "a cloud that several ranks share must be divided"
+    assert state.shards is not None, "a cloud of several ranks must be divided"
     return world.gather(checkpoints.save_shard(folder.checkpoints, state.checkpoint, state.shards.rows))
 
 
@@ -125,8 +125,8 @@ class Checkpoints(Observer):
 class FinalFigures(Observer):
     """An observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session.
 
-    All rows of a large table can take longer than a signal may wait. A stopped session therefore scores the rows of the
-    logged metrics, and a signal interrupts the final scores, which the next session then computes.
+    Scoring all rows of a large table can take longer than a signal allows. A stopped session therefore scores only the
+    rows of the logged metrics. If a signal arrives while the final scores are computed, the next session computes them.
     """
 
     def __init__(self, folder: RunFolder, status: Status, stop: StopRequest) -> None:

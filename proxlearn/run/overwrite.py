@@ -8,11 +8,12 @@ staging folders:
     .proxlearn-old      contains the old run's files, which are moved here before the new files leave .proxlearn-ready.
     .proxlearn-placed   is .proxlearn-ready, renamed when it is empty; .proxlearn-old can then be deleted.
 
-Nothing is deleted before the rename from "ready" to "placed". If the process fails or is killed before that, the
-exchange is undone, and the old run remains. To make this possible, the names of the files in "ready" are first listed
-in .proxlearn-old. The staging folders are inside the run folder, so that its lock covers them, files of the user are
-not moved, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten as
-well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
+Nothing is deleted before the rename from "ready" to "placed". If the process fails or is killed before this
+rename, the exchange is undone, and the old run remains. To make this possible, the names of the files in "ready" are
+first listed in .proxlearn-old. The staging folders are inside the run folder, so that its lock covers them, files of
+the user are not moved, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be
+overwritten as well. Only a process that has locked the folder completes or undoes an overwrite; a command that only
+reads changes nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def swap_in(folder: RunFolder) -> None:
 
 
 def recover(folder: RunFolder) -> None:
-    """Undo an interrupted overwrite, or delete the old run after a completed one; the caller holds the lock."""
+    """Undo an interrupted overwrite, or delete the old run after a completed overwrite; the caller holds the lock."""
     if (folder.path / PLACED).is_dir() and next(valid_checkpoints(folder.checkpoints), None) is not None:
         _delete_old(folder)
     _restore_old(folder)
@@ -102,19 +103,19 @@ def recover(folder: RunFolder) -> None:
 
 
 def recover_locked(path: Path) -> None:
-    """Lock the folder and call ``recover`` if there is a staging folder, so that a command can then read the config."""
+    """If the folder contains a staging folder, lock it and call ``recover``, so that a command can read the config."""
     if any((path / stage).is_dir() for stage in STAGES):
         with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))
 
 
 def is_interrupted(path: Path) -> bool:
-    """Return whether an overwrite stopped halfway, so that the folder contains neither run completely."""
+    """Return whether an overwrite stopped halfway, so that neither the old nor the new run is complete."""
     return (path / OLD / NEW_FILES_LIST).is_file() and not (path / PLACED).is_dir()
 
 
 def refuse_interrupted(path: Path) -> None:
-    """Raise InputError if an overwrite of the folder stopped halfway, for a command that only reads.
+    """Raise InputError if an overwrite of the folder stopped halfway; used by commands that only read the folder.
 
     If another process is completing the overwrite, the function waits for it, at most SWAP_SECONDS.
     """
@@ -179,7 +180,10 @@ def _stage_files(folder: Path) -> list[PurePosixPath]:
 
 
 def _read_new_files(old: Path) -> list[PurePosixPath]:
-    """Return the names of the new run's files, without names that point outside the folder."""
+    """Return the relative paths of the new run's files, as listed in ``new-files.json`` in the folder ``old``.
+
+    Paths that lead outside the run folder are left out. If the list cannot be read, the result is empty.
+    """
     try:
         files = read_json(old / NEW_FILES_LIST)["files"]
     except (UnreadableFile, KeyError):

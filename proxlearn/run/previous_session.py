@@ -40,8 +40,8 @@ class PreviousSession:
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
         """Create the record from the values of status.json.
 
-        ``retention`` is used if the values lack it (version 0.1.0). Raise KeyError, TypeError or InputError if the
-        values do not describe a run.
+        ``retention`` contains the retention settings, which the values of version 0.1.0 lack. Raise KeyError, TypeError
+        or InputError if the values do not describe a run.
         """
         return cls(
             finished_at=COUNT("step", status["step"]) if status["state"] == "finished" else None,

@@ -90,8 +90,8 @@ def write_figures(
 ) -> None:
     """Write the scores of a cloud to accuracy.csv and, for classes, the confusion matrices to confusion.csv.
 
-    ``divided`` has the same meaning as in ``measure``. The last row of each part is a reference: the scores of the
-    constant prediction that is best on the training part.
+    ``divided`` has the same meaning as in ``measure``. In accuracy.csv, the last row of each part of the data is a
+    reference: the scores of the constant prediction that is best on the training part.
     """
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []

@@ -75,7 +75,7 @@ def _warn_once(path: Path, why: str) -> None:
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """Return the newest checkpoint of the folder's run whose checksum matches, or None if there is none."""
+    """Return the newest checkpoint of the folder's run whose checksum matches, or None if no such checkpoint exists."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:
@@ -99,10 +99,10 @@ class RejectedCheckpoint(InvalidCheckpoint):
 
 
 def generator_state(checkpoint: Checkpoint) -> Tensor:
-    """Return the noise generator's state in a checkpoint; raise RejectedCheckpoint if this state is not valid.
+    """Return the state of the noise generator in a checkpoint; raise RejectedCheckpoint if it is not valid.
 
     Revision 1 stored the state of the device's generator. A CPU generator cannot load the state of a GPU generator, so
-    the CPU generator is seeded with a hash of that state.
+    the CPU generator is then seeded with a hash of the stored state.
     """
     generator = torch.Generator()
     try:
@@ -220,7 +220,7 @@ class ResumePoints:
         raise RejectedCheckpoint("metrics.csv was changed or lacks rows", f"restore it, {OR_OVERWRITE}")
 
     def _other_run(self, run: str) -> RejectedCheckpoint:
-        """Return an error that describes, as far as is known, how the run of a checkpoint differs from this run."""
+        """Return the error for a checkpoint of another run; it describes how that run differs, if this is known."""
         identity = self.experiment.config_identity
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
@@ -261,16 +261,16 @@ def load_resume_point(
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """Return ``step`` if it is the last one and is not on the logging schedule; otherwise, return None."""
+    """Return ``step`` if it is the last step of the run and is not on the logging schedule; otherwise, return None."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
     """Convert metrics.csv from version 1 to version 2, and return the checkpoint ``now`` with the new metrics position.
 
-    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first. If the process is
-    killed before the file is replaced, the old file and the old positions remain valid; afterwards, the old positions
-    are translated to those in the new file.
+    Rows after ``now`` are removed, except for the final row of a finished run. The new positions of the stored
+    checkpoints are written first. If the process is killed before the file is replaced, the old file and the old
+    positions remain valid; afterwards, the old positions are translated to those in the new file.
     """
     if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:
         return now

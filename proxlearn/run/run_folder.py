@@ -130,7 +130,7 @@ class RunFolder:
     def __init__(self, path: Path, require_held: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self.require_held = require_held
-        """Function that raises an error if this process no longer holds the folder; called before a file is written."""
+        """Function that raises an error if this process has lost the folder's lock; called before a file is written."""
         self.config = path / "config.yaml"
         self.status = path / "status.json"
         self.metrics = path / "metrics.csv"
@@ -193,7 +193,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the record of the earlier sessions from status.json; it is empty if the file is absent or damaged."""
+        """Return the record of the earlier sessions in status.json; if the file is missing or damaged, it is empty."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -214,7 +214,7 @@ class RunFolder:
         """Return the steps of the checkpoints that a session with ``config`` must not delete.
 
         If the retention settings have not changed, checkpoints of earlier sessions can be deleted like those of this
-        session. If they have changed, all existing checkpoints are kept.
+        session. If they have changed, no existing checkpoint may be deleted.
         """
         if previous.retention == retention_settings(config):
             return previous.protected
@@ -229,7 +229,7 @@ class RunFolder:
         refuse_newer_format(self.model, description.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Write status.json; raise FolderLost if this process no longer holds the folder."""
+        """Write status.json; raise FolderLost if this process has lost the lock of the folder."""
         self.require_held()
         write_json(self.status, status)
 

@@ -97,7 +97,10 @@ ADDED_CHECKS = {"confinement": strengths, "horizon": optional(integer(at_least=1
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """Return the experiment with the values that an earlier session selected, or None if no values are stored yet."""
+    """Return the experiment with the values that an earlier session selected, or None if no values are stored yet.
+
+    An experiment without values to select is returned unchanged.
+    """
     if not experiment.config.selected:
         return experiment
     try:
@@ -113,7 +116,7 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
 
 
 def read_link_slope(folder: RunFolder) -> float | None:
-    """Return the slope in selection.json that converts outputs to class probabilities, or None if there is none."""
+    """Return the slope in selection.json that converts outputs to class probabilities, or None if it is missing."""
     try:
         slope = read_json(folder.selection).get("link_slope")
         return None if slope is None else float(POSITIVE("link_slope", slope))

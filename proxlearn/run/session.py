@@ -48,7 +48,7 @@ class TerminalFormatter(logging.Formatter):
 def open_run_log(path: Path) -> logging.Logger:
     """Return a logger that appends to ``path`` and is independent of the loggers of other runs in this process.
 
-    The caller closes its handlers.
+    The caller must close the handlers of the logger.
     """
     logger = logging.Logger("proxlearn.run")
     break_hard_links(path)

@@ -1,6 +1,7 @@
-"""Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise, it is recorded.
+"""Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated, and is recorded otherwise.
 
-The training loop checks for a recorded signal after every step. A second signal ends the process unless it is a rank.
+The training loop checks for a recorded signal after every step. A second signal ends the process, unless the process
+is a rank.
 
 Python runs the handler of a signal between two bytecodes. While a library compiles or reads for seconds, or while a
 compiled function runs, the handler waits. A thread therefore ends the process if work that can be repeated does not end
@@ -44,13 +45,13 @@ class StopRequest:
     """
 
     def __init__(self, among_ranks: bool = False) -> None:
-        """Create the object; with ``among_ranks``, ignore later signals, because launchers repeat the first one."""
+        """Create the object; with ``among_ranks``, ignore all signals after the first, because launchers repeat it."""
         self.signal: int | None = None
         self._among_ranks = among_ranks
         self._interruptible = False
         self._previous: dict[int, Any] = {}
         self._left = threading.Event()
-        """Set when an interruptible block ends."""
+        """Event that is set when an interruptible block ends."""
         self._watch: tuple[socket.socket, int] | None = None
 
     def __enter__(self) -> StopRequest:

@@ -54,7 +54,7 @@ def train(
 ) -> Outcome:
     """Start, continue or extend the run of ``config`` in the folder ``path``, which is locked during the session.
 
-    If several ranks share the run, each rank calls this function with its ``world``; rank 0 locks the folder.
+    If several ranks train the run together, each rank calls this function with its ``world``; rank 0 locks the folder.
     """
     try:
         with StopRequest(among_ranks=world is not None) as stop, contextlib.ExitStack() as resources:
@@ -121,8 +121,8 @@ def _train(
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
         warnings.append(
-            f"the run keeps threads={threads}, with which it started, because the results of plain torch depend on the"
-            " number of threads"
+            f"the run keeps threads={threads}, with which it started, because the results of torch functions depend on"
+            " the number of threads"
         )
     if previous.engine == "fused" and engine == "sharded":
         warnings.append(

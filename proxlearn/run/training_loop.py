@@ -54,10 +54,10 @@ def training_loop(
     options: SessionOptions,
     world: World | None = None,
 ) -> int | None:
-    """Run the steps that follow ``checkpoint``, and return the signal that stopped them early, if any.
+    """Run the steps that follow ``checkpoint``; return the signal that stopped them early, or None.
 
     A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` contains the ranks
-    that share the cloud with this process, which is rank 0.
+    that train the cloud together with this process, which is rank 0; it is None if this process trains alone.
     """
     shards = make_shards(experiment.config.N, world) if status.values["engine"] == "sharded" else None
     state = RunState(experiment, checkpoint, shards)

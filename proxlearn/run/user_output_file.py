@@ -1,7 +1,7 @@
 """Files that a command writes under a name given by the user.
 
-A file is never partial, and never replaces an input or a file of a run. A device or a pipe is written directly, because
-it cannot be replaced by another file.
+A file gets its name only when it is complete, and it never replaces an input of the command or a file of a run. A
+device or a pipe is written directly, because it cannot be replaced by another file.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class SearchPlan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The plan as plain values, which are stored in the folder of the search."""
+        """The plan as a dictionary of JSON values, which is stored in the folder of the search."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return values
 
@@ -161,7 +161,7 @@ def trial_folder(folder: Path, number: int) -> Path:
 
 @contextlib.contextmanager
 def claimed_trial(folder: Path, study: Any, plan: SearchPlan, trials: int) -> Iterator[Any]:
-    """Yield an unfinished trial that no other process works on, or a new one, or None if all trials are finished."""
+    """Yield an unfinished trial that no other process trains, or a new trial, or None if all trials are finished."""
     from optuna.trial import Trial
 
     lock: FileLock | None = None
@@ -203,7 +203,7 @@ def _try_lock(folder: Path, number: int) -> FileLock | None:
 
 
 def sampler_of(plan: SearchPlan, *place: int) -> Any:
-    """Return a sampler whose random numbers depend on the trial, and on the parameter if one is given.
+    """Return a sampler that is seeded by ``place``: the number of the trial and, if given, that of the parameter.
 
     A sampler that starts again after a kill would otherwise repeat the values of the first trials, and a trial that
     was killed before all of its values were drawn would get different ones.

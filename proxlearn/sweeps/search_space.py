@@ -15,9 +15,9 @@ from proxlearn.errors import InputError
 Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(.*\)\s*", re.DOTALL)
-"""A value that looks like a range; Hydra's own functions describe sweeps, which a search does not run."""
+"""Pattern of a function call, for example of Hydra's functions for sweeps, which a search does not support."""
 SEVERAL = re.compile(r"[^\[\](){}'\",]+(,[^\[\](){}'\",]+)+")
-"""Values that are separated by commas, as in a sweep."""
+"""Pattern of several values that are separated by commas, as in a sweep."""
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
 """Keys that cannot be searched; for most of them, trials with different values would not have comparable scores."""
 

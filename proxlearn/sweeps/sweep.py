@@ -169,9 +169,9 @@ def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
 
 
 def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
-    """Return the jobs, of which only one per run folder is run: the job with the most steps.
+    """Return the jobs with ``same_as`` set, so that only one job per run folder is run.
 
-    The other jobs refer to it with ``same_as``.
+    This is the job with the most steps; in the other jobs of the folder, ``same_as`` is its number.
     """
     longest: dict[str, SweepJob] = {}
     for job in jobs:
@@ -233,7 +233,7 @@ def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep; return 0 if every job is finished, 1 if a job is not, 130 or 143 if a signal stopped the sweep."""
+    """Run the sweep; return 0 if all jobs are finished, 1 if some are not, 130 or 143 if a signal stopped the sweep."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)

@@ -1,4 +1,4 @@
-"""The argument parser of a command; it keeps the line breaks of the description and the examples in the help."""
+"""The argument parser of a command, whose help shows the description and the examples with their line breaks."""
 
 from __future__ import annotations
 

@@ -107,11 +107,11 @@ def try_write(text: str, stream: TextIO | None) -> None:
 
 
 class Notices:
-    """A flag that silences the notices of this process; of several ranks, only one prints notices."""
+    """The state of this process's notices; if several ranks run a command, all ranks except one are silent."""
 
     silent = False
     printed: ClassVar[set[str] | None] = None
-    """The notices that are not printed again; None outside of ``distinct_notices``."""
+    """The notices printed so far in a ``distinct_notices`` block; None outside such a block."""
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ def distinct_notices() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silent_notices() -> Iterator[None]:
-    """Print no notice inside the block."""
+    """Suppress all notices inside the block."""
     before, Notices.silent = Notices.silent, True
     try:
         yield

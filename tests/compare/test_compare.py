@@ -129,8 +129,8 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
         (
             ["--splits", "5", "4"],
-            "--splits has 2 numbers without a dataset; give one number for all datasets, and NAME=NUMBER for a dataset "
-            "with another number",
+            "--splits has 2 numbers without a dataset; give a single number for all datasets; use NAME=NUMBER to "
+            "override it for one dataset",
         ),
         (["--splits", "5", "autors"], "--splits cannot be `autors`; did you mean `authors`?"),
         (
