@@ -18,10 +18,62 @@ tensor([2.])
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, get_args
 
+from proxlearn.core import options
 from proxlearn.core.losses import LOSSES, Huber, Loss, cross_entropy, huber, logistic, quadratic
+from proxlearn.core.part_checks import as_loss, check_properties
+from proxlearn.core.targets import check_targets
+from proxlearn.errors import InputError
 
-__all__ = ["Huber", "Loss", "cross_entropy", "huber", "logistic", "quadratic", "register", "unregister"]
+__all__ = ["Huber", "Loss", "check", "cross_entropy", "huber", "logistic", "quadratic", "register", "unregister"]
+
+
+def check(loss: Loss | str, task: options.Task | None = None, y: Any = None) -> None:
+    """Check that a loss has the properties that a fit needs; raise InputError that names the first one that it lacks.
+
+    The loss is evaluated at several thousand outputs. The check finds a ``derivative`` that is not the derivative of
+    ``value``, a ``value`` that is not convex in the output or has no lower bound, wrong shapes, a ``smoothness`` below
+    the second derivative, and ``probabilities`` that do not sum to 1 or do not prefer the predicted class. A fit itself
+    checks only the shapes and the sums of the probabilities.
+
+    Parameters
+    ----------
+    loss : Loss or str
+        The loss, or its name.
+    task : {"binary", "multiclass", "regression"}, optional
+        The task for which the loss is checked; by default, all tasks of ``loss.tasks``. Outputs and targets have the
+        shape (n,), or (3, n) for "multiclass".
+    y : array-like, shape (n,), optional
+        Targets for the task "regression", for a loss that accepts only some numbers or has a unit. By default, the
+        targets are drawn from a standard normal distribution.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> pl.losses.check(pl.losses.Huber(delta=0.3))
+    >>> class Cauchy(pl.losses.Loss):
+    ...     name = "cauchy"
+    ...     tasks = ("regression",)
+    ...     def value(self, f, y):
+    ...         return torch.log1p((f - y).square())
+    >>> pl.losses.check(Cauchy())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    proxlearn.errors.InputError: the loss `cauchy` is not convex in f: for y = ...
+    """
+    loss = as_loss(loss)
+    known = get_args(options.Task)
+    if isinstance(loss.tasks, str) or not loss.tasks or not set(loss.tasks) <= set(known):
+        problem = f"`tasks` of the loss `{loss.name}` is {loss.tasks!r:.100}"
+        raise InputError(problem, f"give a tuple of {', '.join(map(repr, known))}")
+    if task is not None and task not in loss.tasks:
+        problem = f"the loss `{loss.name}` does not support the task {task!r:.100}"
+        raise InputError(problem, f"choose from {', '.join(map(repr, loss.tasks))}, or add the task to its `tasks`")
+    targets = None if y is None else check_targets(y, len(y))
+    if targets is not None and targets.ndim != 1:
+        raise InputError(f"y has the shape {tuple(targets.shape)}", "give one target per sample")
+    for name in loss.tasks if task is None else (task,):
+        check_properties(loss, name, targets)
 
 
 def register(name: str, loss: Loss | Callable[[], Loss]) -> None:

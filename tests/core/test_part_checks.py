@@ -148,11 +148,11 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
     monkeypatch.chdir(tmp_path)
     function, message = PROBABILITIES[name]
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0).square(), ("binary",), "hinge")
-    settings: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
-    fitted = pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy())
+    options: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    fitted = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy())
     type(hinge).probabilities = lambda self, f: function(f)  # type: ignore[assignment, method-assign, return-value]
     with pytest.raises(ValueError, match=f"`probabilities` of the loss `hinge` .*{message}"):
-        pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy())
+        pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy())
     if name != "error":
         with pytest.raises(ValueError, match="`probabilities` of the loss `hinge` returned"):
             fitted.predict_proba(X.numpy())
@@ -166,9 +166,9 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
 
 def test_probabilities_in_single_precision_are_accepted() -> None:
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0), ("binary",), "hinge")
-    settings: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    options: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
     type(hinge).probabilities = lambda self, f: torch.cat((-f, f)).float().softmax(0)  # type: ignore[method-assign]
-    p = pl.ProxLearnClassifier(**settings).fit(X.numpy(), (LABELS > 0).numpy()).predict_proba(X.numpy())
+    p = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy()).predict_proba(X.numpy())
     assert p.dtype == np.float64
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
 

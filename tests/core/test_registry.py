@@ -1,25 +1,32 @@
 """Registries: own parts, registered parts, parts of packages, and one-line errors.
 
 tests/test_plugins.py installs an example package and trains with it.
+
+``losses.check`` accepts every convex loss, and names what is wrong with another one.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
+import proxlearn as pl
 from proxlearn.core import options
-from proxlearn.core.losses import LOSSES, Loss, find_loss
+from proxlearn.core.losses import LOSSES, Loss, find_loss, with_link
 from proxlearn.core.neurons.activations import Activation
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.registry import LOSS_GROUP, Registry, accept_any_name, plugin_names, registered
 from proxlearn.core.weight_updates import UPDATES
 from proxlearn.errors import InputError
+from tests.core.test_part_checks import X, make_loss
 
 
 def test_parts_are_found_by_name_and_unknown_names_get_the_nearest() -> None:
@@ -173,3 +180,149 @@ def test_names_are_not_looked_up_where_a_run_is_only_shown() -> None:
     with pytest.raises(InputError, match="loss cannot be 'theirs'"):
         check("loss", "theirs")
     assert plugin_names(LOSS_GROUP) == []
+
+
+def squares(f: Tensor, y: Tensor) -> Tensor:
+    return (f - y).square().sum(0) if f.ndim == 2 else (f - y).square()
+
+
+def softmax_loss(f: Tensor, y: Tensor) -> Tensor:
+    return torch.logsumexp(f, 0) - (y * f).sum(0)
+
+
+BINARY: Any = {"tasks": ("binary",)}
+REGRESSION: Any = {"tasks": ("regression",)}
+MULTICLASS: Any = {"tasks": ("multiclass",), "smoothness": 0.5}
+UNSUITABLE: dict[str, tuple[Callable[[Tensor, Tensor], Any], dict[str, Any], str]] = {
+    "wrong sign": (
+        squares,
+        {"derivative": lambda self, f, y: 2 * (y - f)},
+        "`derivative` .* has the wrong sign: at f =",
+    ),
+    "half": (
+        squares,
+        {"derivative": lambda self, f, y: f - y},
+        "`derivative` .* is wrong: .* but the difference quotient",
+    ),
+    "half of two": (
+        softmax_loss,
+        MULTICLASS | {"derivative": lambda self, f, y: (f.softmax(0) - y) / 2},
+        r"`derivative` .* is wrong: at f = \(.*, .*, .*\) and y = \(.*\) in the direction",
+    ),
+    "not a number": (squares, {"derivative": lambda self, f, y: (f - y) / 0 * 0}, "`derivative` .* it is nan"),
+    "detached": (lambda f, y: (f - y).detach() * (f - y), REGRESSION, "is wrong: .* in `value`, without detach"),
+    "not convex": (lambda f, y: torch.log1p(squares(f, y)), {}, "not convex in f: .* in the middle between them"),
+    "sigmoid": (lambda f, y: torch.sigmoid(-y * f), BINARY, "not convex in f"),
+    "linear": (lambda f, y: y * f, REGRESSION, "no lower bound: .* at f = .* and y = .*; define .* for your targets"),
+    "large": (lambda f, y: 1e9 - f, REGRESSION, "no lower bound"),
+    "labels 0 and 1": (
+        lambda f, y: torch.nn.functional.softplus(f) - y * f,
+        BINARY,
+        "no lower bound: .* y = -1; .* -1 and",
+    ),
+    "steep": (
+        lambda f, y: 10 * squares(f, y),
+        {},
+        "`smoothness` .* is 2, but the second derivative is about 20 .* 20$",
+    ),
+    "kink": (
+        lambda f, y: (f - y).abs(),
+        REGRESSION | {"smoothness": 1.0},
+        "has no upper bound; leave `smoothness` out",
+    ),
+    "exponential": (lambda f, y: torch.exp(-y * f), BINARY | {"smoothness": 9.0}, "has no upper bound; leave"),
+    "no number": (squares, {"smoothness": 0}, "`smoothness` of the loss `own` is 0; give an upper bound"),
+    "infinite": (lambda f, y: torch.sqrt(f - y), REGRESSION, "`value` of the loss `own` is nan at f ="),
+    "mean": (lambda f, y: squares(f, y).mean(), {}, r"returned a tensor of the shape \(\)"),
+    "reversed": (
+        lambda f, y: (1 + y * f).clamp_min(0),
+        BINARY,
+        "correct output is too large: at y = .*; make the loss",
+    ),
+    "swapped": (
+        lambda f, y: (1 - y * f).clamp_min(0),
+        BINARY | {"probabilities": lambda self, f: torch.cat((f, -f)).softmax(0)},
+        r"disagree .* f = .* predicts class 1, .* \(1, .*\); .* row 1 is the class \+1",
+    ),
+    "constant": (
+        lambda f, y: (1 - y * f).clamp_min(0),
+        BINARY | {"probabilities": lambda self, f: torch.full((2, f.shape[1]), 0.5)},
+        r"disagree .* the probabilities are \(0.5, 0.5\)",
+    ),
+    "flipped": (
+        softmax_loss,
+        MULTICLASS | {"probabilities": lambda self, f: f.flip(0).softmax(0)},
+        "disagree .* row c is the class of output c",
+    ),
+    "one row": (
+        lambda f, y: (1 - y * f).clamp_min(0),
+        BINARY | {"probabilities": lambda self, f: torch.sigmoid(f)},
+        "`probabilities` of the loss `own` returned a tensor of the shape",
+    ),
+    "tasks": (squares, {"tasks": "regression"}, "`tasks` of the loss `own` is 'regression'; give a tuple of 'binary'"),
+    "branch": (
+        lambda f, y: squares(f, y) if f.max() == 0 else f[::3] - y,
+        {},
+        "cannot be evaluated for the task 'binary'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSUITABLE)
+def test_the_check_of_a_loss_names_what_is_wrong(name: str) -> None:
+    function, members, message = UNSUITABLE[name]
+    loss = make_loss(function)
+    for member, value in members.items():
+        setattr(type(loss), member, value)
+    with pytest.raises(pl.InputError, match=message):
+        pl.losses.check(loss)
+
+
+def test_the_check_refuses_wrong_arguments() -> None:
+    with pytest.raises(pl.InputError, match="`huber` does not support the task 'binary'; choose from 'regression'"):
+        pl.losses.check("huber", "binary")
+    with pytest.raises(pl.InputError, match=r"give an object, Huber\(\)"):
+        pl.losses.check(pl.losses.Huber)  # type: ignore[arg-type]
+    with pytest.raises(pl.InputError, match=r"y has the shape \(6, 2\); give one target per sample"):
+        pl.losses.check("huber", y=X)
+
+
+@pytest.mark.parametrize("link_slope", [None, 1e-3, 0.3, 1e3])
+def test_the_losses_for_classes_pass_the_check(link_slope: float | None) -> None:
+    for name in ("quadratic", "logistic", "cross_entropy"):
+        pl.losses.check(name)
+        pl.losses.check(with_link(find_loss(name), link_slope))
+
+
+@given(st.floats(-6, 6), st.floats(-6, 6), st.floats(-3, 3))
+@settings(max_examples=25, deadline=None)
+def test_the_losses_for_numbers_pass_the_check_in_any_unit(delta: float, unit: float, offset: float) -> None:
+    y = 10**unit * (torch.randn(50, generator=torch.Generator().manual_seed(0)).double() + offset)
+    pl.losses.check(pl.losses.Huber(10**delta))
+    pl.losses.check(pl.losses.Huber(10 ** (delta + unit)), y=y)
+    pl.losses.check(pl.losses.quadratic, "regression", y)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.1, 10))
+@settings(max_examples=25, deadline=None)
+def test_convex_losses_of_a_user_pass_the_check(level: float, width: float) -> None:
+    def log_cosh(f: Tensor, y: Tensor) -> Tensor:
+        distance = (f - y) / width
+        return torch.nn.functional.softplus(2 * distance) - distance
+
+    hinge = make_loss(lambda f, y: (width - y * f).clamp_min(0).square(), ("binary",))
+    type(hinge).probabilities = lambda self, f: torch.cat((-f, f)).softmax(0)  # type: ignore[method-assign]
+    smooth = make_loss(log_cosh, ("regression",))
+    type(smooth).smoothness = max(2.0, width**-2)
+    losses = (
+        hinge,
+        smooth,
+        make_loss(lambda f, y: torch.maximum(level * (y - f), (level - 1) * (y - f)), ("regression",)),
+        make_loss(lambda f, y: (f - y).abs() ** 3, ("regression",)),
+        make_loss(lambda f, y: (width - y * f).clamp_min(0), ("binary",)),
+        make_loss(lambda f, y: torch.exp(-width * y * f), ("binary",)),
+    )
+    for loss in losses:
+        pl.losses.check(loss)
+    poisson = make_loss(lambda f, y: torch.exp(f) - y * f, ("regression",))
+    pl.losses.check(poisson, y=[0, 1, 3, 7])
