@@ -230,7 +230,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "huber": (lambda: pl.losses.Huber(-1.0), "must be a finite number > 0"),
     "V": (
         lambda: list(pl.iterate(energy_of(lambda t: t.abs().sqrt().sum()), zeros(1), HYPER, steps=1)),
-        "gradient of the energy is not finite at particle 0",
+        "gradient of the functional is not finite at particle 0",
     ),
     "V shape": (lambda: list(pl.iterate(energy_of(lambda t: t), zeros(2), HYPER, steps=1)), r"theta has the shape"),
     "V vector": (

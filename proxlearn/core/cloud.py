@@ -100,7 +100,7 @@ class PointCloud:
         if not bool(torch.isfinite(locations).all()):
             raise InputError("theta contains a number that is not finite", "replace NaN and infinity in theta")
         if not bool((torch.isfinite(weights) & (weights > 0)).all()):
-            raise InputError("every weight in rho must be a finite number > 0", "remove or correct all other weights")
+            raise InputError("every weight in rho must be a finite number > 0", "correct or remove the other weights")
         return cls(locations.contiguous(), weights.log().to(locations.device))
 
     @property

@@ -75,7 +75,8 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
         remedy = f"check the blocks of theta and the operations; x has {counted(n_x, 'feature')}"
         raise InputError(problem, remedy) from error
     if shape != (1, sample.y.numel()):
-        problem = f"the neuron `{neuron.name}` returned the shape {shape} for one sample, not {(1, sample.y.numel())}"
+        expected = (1, sample.y.numel())
+        problem = f"the neuron `{neuron.name}` returned a tensor of shape {shape} for one sample, not {expected}"
         raise InputError(problem, "make outputs(theta, X) return a tensor of shape N x outputs x n")
 
 

@@ -166,7 +166,7 @@ class Energy(Functional):
             p = particles[0].shape[1]
             problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}: {error}"
             raise InputError(
-                problem, "make it return a scalar tensor, and write theta[0] instead of theta[:, 0]"
+                problem, "make the function return a scalar tensor, and write theta[0] instead of theta[:, 0]"
             ) from error
 
 

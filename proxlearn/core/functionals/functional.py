@@ -135,14 +135,14 @@ class Functional(ABC):
         """Return the derivative of the value with respect to ``variable``, which is theta or rho."""
         value, cls = self.value(theta, rho), type(self).__name__
         if not isinstance(value, Tensor) or value.numel() != 1:
-            returned = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
+            returned = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
             raise InputError(
                 f"the method `value` of {cls} returned {returned}", "return a scalar tensor, for example with .sum()"
             )
         (slope,) = torch.autograd.grad(value, variable, allow_unused=True) if value.requires_grad else (None,)
         if slope is None:
             problem = f"the method `value` of {cls} does not depend on {name} through torch operations"
-            raise InputError(problem, "compute it from theta and rho, for example as rho @ V(theta)")
+            raise InputError(problem, "compute the value from theta and rho, for example as rho @ V(theta)")
         return slope
 
     def initial_deviations(self, scale: float) -> Mapping[str, float]:
@@ -255,8 +255,8 @@ def require_finite(gradient: Tensor) -> Tensor:
     finite = torch.isfinite(gradient)
     if not bool(finite.all()):
         bad = int((~finite).any(dim=1).nonzero()[0])
-        problem = f"the gradient of the energy is not finite at particle {bad}"
-        raise NonFiniteGradient(problem, "make the energy differentiable there, or choose a smaller h")
+        problem = f"the gradient of the functional is not finite at particle {bad}"
+        raise NonFiniteGradient(problem, "make the functional differentiable there, or choose a smaller h")
     return gradient
 
 

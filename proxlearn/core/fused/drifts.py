@@ -84,7 +84,7 @@ class PlainDrift:
 
     @property
     def _risk(self) -> Risk:
-        assert isinstance(self.functional, Risk), "an energy has no samples"
+        assert isinstance(self.functional, Risk), "only a risk has samples"
         return self.functional
 
     def set_hyper(self, hyper: Hyper) -> None:

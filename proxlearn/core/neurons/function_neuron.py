@@ -56,7 +56,7 @@ class FunctionNeuron(Neuron):
         name: str = "function",
     ) -> None:
         if not callable(phi):
-            raise InputError(f"phi is {phi!r:.100}, not a function", "give phi(theta, x)")
+            raise InputError(f"phi is {phi!r:.100}, not a function", "give a function phi(theta, x)")
         self.function, self._name = phi, name
         self.blocks = blocks if callable(blocks) else validators.blocks("blocks", blocks)
         self.num_outputs = validators.whole("the number of outputs of a neuron", outputs, 1)

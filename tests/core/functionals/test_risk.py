@@ -212,13 +212,13 @@ NOT_FINITE: dict[str, tuple[Callable[[], pl.Functional], str]] = {
     "W": (lambda: pl.Energy(W=lambda t, s: (t + s).log().sum(), p=2), "W is not finite at particle 0 of the initial"),
     "gradient of V": (
         lambda: pl.Energy(V=lambda t: (t - 1).abs().sqrt().sum(), p=2),
-        "gradient of the energy is not finite at particle 0 of the initial cloud",
+        "gradient of the functional is not finite at particle 0 of the initial cloud",
     ),
     "phi": (lambda: risk_of(lambda t, x: t["w"].log().sum() * x[0]), "neuron `mine` is not finite at particle 2"),
     "loss": (lambda: pl.Risk(np.ones((3, 1)), [9.0] * 3, pl.neurons.FunctionNeuron(
         lambda t, x: t["w"].sum(), {"w": 2}), Root()), "value of Risk is not finite at the initial cloud"),
     "functional": (lambda: functional_of(lambda t, r: r @ t.log().sum(1)), "value of Mine is not finite"),
-    "vector": (lambda: functional_of(lambda t, r: r * t[:, 0]), r"`value` of Mine returned the shape \(4,\)"),
+    "vector": (lambda: functional_of(lambda t, r: r * t[:, 0]), r"`value` of Mine returned a tensor of shape \(4,\)"),
     "number": (lambda: functional_of(lambda t, r: 1.0), "`value` of Mine returned 1.0; return a scalar tensor"),
     "no rho": (lambda: functional_of(lambda t, r: t.square().sum()), "`value` of Mine does not depend on rho"),
     "no theta": (lambda: functional_of(lambda t, r: r @ r), "`value` of Mine does not depend on theta"),
@@ -249,7 +249,7 @@ def test_a_gradient_that_becomes_infinite_names_the_step(engine: str) -> None:
     energy = pl.Energy(V=lambda t: torch.where(t > 0.25, t, (t - 0.25).abs().sqrt()).sum(), p=1)
     hyper = pl.Hyper(beta=1.0, h=0.25, epsilon=0.1, noise_scale=0.0)
     iterates, seen = pl.iterate(energy, pl.PointCloud.from_arrays([[1.0]]), hyper, engine=engine), []
-    with pytest.raises(pl.RunError, match="gradient of the energy is not finite at particle 0 in step 4") as caught:
+    with pytest.raises(pl.RunError, match="gradient of the functional is not finite at particle 0 in step 4") as caught:
         seen.extend(cloud.step for cloud, _ in iterates)
     assert seen == [1, 2, 3]
     assert type(caught.value) is pl.RunError
