@@ -35,7 +35,7 @@ from proxlearn.core.samples import Samples
 
 _running: list[subprocess.Popen[bytes]] = []
 _decided: set[tuple[np.dtype, str]] = set()
-"""Pairs (precision, fixed point) for which ``start`` has searched the cache; it does so once per process."""
+"""Pairs (precision, fixed point) for which ``start`` has searched the cache; it searches once per pair."""
 
 
 def _points(dtype: np.dtype) -> np.ndarray:
