@@ -16,7 +16,7 @@ from proxlearn.baselines.registry import FitFunction, FittedMethod, Predictor, P
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.losses import RECOMMENDED_LOSSES, find_loss
+from proxlearn.core.losses import RECOMMENDED_LOSSES, find_loss, with_link
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import make_neuron
@@ -36,13 +36,11 @@ from proxlearn.training.successive_halving import (
     NEAR_END,
     PATIENCE,
     REFINED_H,
+    RUNGS,
     STEPS_PER_ROW,
-    THOROUGH_RUNGS,
     select,
 )
 
-RUNGS = THOROUGH_RUNGS
-"""Rungs of the selection, which are the same for all compared weight updates."""
 CLASSES = ("-1", "+1")
 NEURON = "tanh_outputs"
 LOSS = RECOMMENDED_LOSSES["binary"]
@@ -55,16 +53,15 @@ def make_problem(X: np.ndarray, y: np.ndarray) -> Risk:
     return Risk.from_samples(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels), find_loss(LOSS))
 
 
-def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
+def cloud_predictor(neuron: Neuron, cloud: PointCloud, link_slope: float | None = None) -> Predictor:
     """Return a predictor that evaluates the network of ``cloud`` in float64, as `proxlearn predict` does."""
+    task = TASKS["binary"](with_link(find_loss(LOSS), link_slope))
 
     def probability(X: np.ndarray) -> np.ndarray:
         # The rows are already scaled, and class labels need no scaling.
         scaler, target_scaler = none(X), none(np.empty((0, 1)))
         cloud64 = cloud.to("cpu", torch.float64)
-        model = Model(
-            neuron, TASKS["binary"](find_loss(LOSS)), cloud64, scaler, target_scaler, columns=(), classes=CLASSES
-        )
+        model = Model(neuron, task, cloud64, scaler, target_scaler, columns=(), classes=CLASSES)
         probabilities: np.ndarray = model.predict(X).probabilities[:, 1]
         return probabilities
 
@@ -75,19 +72,14 @@ def _make_fit(weights: Weights) -> FitFunction:
     def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
         problem, base = make_problem(X, y), Settings(weights=weights)
         selection = select(
-            problem,
-            base,
-            seed=request.seed,
-            threads=request.threads,
-            rungs=RUNGS,
-            progress=request.progress,
+            problem, base, seed=request.seed, threads=request.threads, rungs=RUNGS, progress=request.progress
         )
         request.progress(f"training: steps={selection.settings.steps}, N={base.N}")
         cloud = recursion.fit(problem, selection.settings, seed=request.seed, threads=request.threads).cloud
         selected = asdict(selection.settings)
         notes = {name: selected[name] for name in ("N", "steps", *CANDIDATES[0])}
         notes["effective_sample_size"] = float(effective_sample_size(cloud.log_rho))
-        return FittedMethod(cloud_predictor(problem.neuron, cloud), notes)
+        return FittedMethod(cloud_predictor(problem.neuron, cloud, selection.link_slope), notes)
 
     return fit
 

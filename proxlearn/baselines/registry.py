@@ -75,17 +75,17 @@ OURS = "proxlearn"
 
 _ALL = (
     Method(
-        OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.proxlearn_networks:proximal", revision=4
+        OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.proxlearn_networks:proximal", revision=5
     ),
     Method(
         "uniform",
         "noisy gradient descent (uniform weights)",
         "network",
         "proxlearn.baselines.proxlearn_networks:uniform",
-        revision=4,
+        revision=5,
     ),
     Method(
-        "fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.proxlearn_networks:fisher_rao", revision=4
+        "fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.proxlearn_networks:fisher_rao", revision=5
     ),
     Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit", revision=2),
     Method("jko_icnn", "JKO-ICNN", "sampler", "proxlearn.baselines.jko_icnn:fit"),
