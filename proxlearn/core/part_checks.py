@@ -178,7 +178,7 @@ def _draw_trial(task: options.Task, targets: Tensor | None) -> Trial:
 
 
 def _check_derivative(loss: Loss, trial: Trial) -> None:
-    """Compare the derivative with the one-sided difference quotients, between which it lies for a convex loss."""
+    """Raise InputError if the derivative is not between the two one-sided difference quotients of the value."""
     f, y = trial.f, trial.y
     step = 1e-5 * trial.scale
     direction = (trial.g - f) / _norm(trial.g - f)
@@ -224,9 +224,10 @@ def _check_convexity(loss: Loss, trial: Trial) -> None:
 
 
 def _check_tails(loss: Loss, trial: Trial, hint: str) -> None:
-    """Raise InputError if the loss decreases without bound along a line.
+    """Raise InputError if the loss decreases without a lower bound along a line.
 
-    A bounded loss decreases less from 1e4 to 1e6 than from 1e2 to 1e4; even for -log(1 + f), the decreases are equal.
+    A loss with a lower bound decreases less between the distances 1e4 and 1e6 than between 1e2 and 1e4; for
+    -log(1 + f), which has no lower bound but decreases slowly, both decreases are equal.
     """
     direction = (trial.g - trial.f) / _norm(trial.g - trial.f) * trial.scale
     near, far, farthest = (loss.value(trial.y + t * direction, trial.y) for t in (1e2, 1e4, 1e6))
@@ -240,9 +241,9 @@ def _check_tails(loss: Loss, trial: Trial, hint: str) -> None:
 
 
 def _check_smoothness(loss: Loss, trial: Trial) -> None:
-    """Compare ``smoothness`` with the change of the derivative per distance.
+    """Raise InputError if the derivative changes by more than ``smoothness`` times the distance of two outputs.
 
-    If the second derivative has no bound, ``smoothness`` must be the default.
+    If the second derivative has no upper bound, ``smoothness`` must have its default value.
     """
     bound: Any = loss.smoothness
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < torch.inf:
@@ -275,7 +276,10 @@ def _check_smoothness(loss: Loss, trial: Trial) -> None:
 
 
 def _check_classes(loss: Loss, trial: Trial, hint: str) -> None:
-    """Check that the loss and its probabilities prefer the class of the target."""
+    """Raise InputError if the loss or its probabilities prefer a wrong class.
+
+    The loss must be smaller for f = 2 y than for f = -2 y, and the predicted class must have the largest probability.
+    """
     y = trial.y
     outputs = len(y) if y.ndim == 2 else 1
     right, wrong = loss.value(2 * y, y), loss.value(-2 * y, y)

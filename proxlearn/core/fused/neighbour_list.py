@@ -1,8 +1,8 @@
 """Neighbour lists, built from cells as in molecular dynamics codes.
 
 A cell is a box in the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
-the same cell or in an adjacent one. Squared distances are added up over the coordinates; for
-each point, the summation ends as soon as no point in these cells can be within the radius.
+the same cell or in an adjacent one. Squared distances are added up over the coordinates; for each point, the summation
+ends as soon as no point in these cells can be within the radius.
 """
 
 from __future__ import annotations
