@@ -17,6 +17,7 @@ import proxlearn
 from proxlearn import cli
 from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 from proxlearn.config.schema import SECTIONS, TrainConfig, setting_check
+from proxlearn.core.registry import UnknownPart
 from proxlearn.data import registry
 from proxlearn.data.dataset_files import cache_folder
 from proxlearn.errors import EXIT_CODES, InputError
@@ -103,6 +104,8 @@ def accepted_values(field: dataclasses.Field[Any]) -> str:
         words = words.removesuffix(f" and <= {2**63 - 1}")
         if match is None:
             words = ", ".join(f"`{word}`" for word in words.split(", "))
+        if isinstance(error, UnknownPart):
+            words += ", or a [registered name](../tutorials/own_functions.md#use-your-functions-on-the-command-line)"
     else:
         raise AssertionError(f"the check of {field.name} accepts every value")
     if str(field.type).startswith("tuple") or "tuple[str" in str(field.type):

@@ -6,6 +6,7 @@ evaluates a loss at thousands of outputs, and is called by the user.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core import options
-from proxlearn.core.losses import Loss, find_loss
+from proxlearn.core.losses import LOSSES, Loss, find_loss
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
@@ -22,10 +23,18 @@ from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
 from proxlearn.core.tasks import class_probabilities
-from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
+from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError, did_you_mean
 from proxlearn.printable_text import counted
 
-__all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron", "check_probabilities", "check_properties"]
+__all__ = [
+    "as_loss",
+    "as_neuron",
+    "check_loss",
+    "check_neuron",
+    "check_probabilities",
+    "check_properties",
+    "losses_for",
+]
 
 
 def as_loss(loss: Any) -> Loss:
@@ -61,6 +70,16 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
         # Compiled functions are selected by name.
         raise InputError(f"a neuron called `{neuron.name}` already exists", "choose another name")
     return neuron
+
+
+def losses_for(task: options.Task) -> list[str]:
+    """Return the names of the losses that support a task, with those of ``register`` and of installed packages."""
+    names = []
+    for name in LOSSES.names():
+        # A package that cannot be imported must not hide the error whose message lists the names.
+        with contextlib.suppress(ProxlearnError):
+            names += [name] if task in find_loss(name).tasks else []
+    return names
 
 
 def check_neuron(neuron: Neuron, samples: Samples) -> None:

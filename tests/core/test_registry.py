@@ -26,6 +26,7 @@ from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.registry import LOSS_GROUP, Registry, accept_any_name, plugin_names, registered
 from proxlearn.core.weight_updates import UPDATES
 from proxlearn.errors import InputError
+from proxlearn.run.experiment import choose_loss
 from tests.core.test_part_checks import X, make_loss
 
 
@@ -326,3 +327,19 @@ def test_convex_losses_of_a_user_pass_the_check(level: float, width: float) -> N
         pl.losses.check(loss)
     poisson = make_loss(lambda f, y: torch.exp(f) - y * f, ("regression",))
     pl.losses.check(poisson, y=[0, 1, 3, 7])
+
+
+def test_the_error_for_an_unsuitable_loss_lists_the_registered_losses_for_the_task() -> None:
+    LOSSES.register("cubes", make_loss(lambda f, y: (f - y).abs() ** 3, ("regression",), "cubes"))
+    LOSSES.register("margin", make_loss(lambda f, y: (1 - y * f).clamp_min(0), ("binary",), "margin"))
+    LOSSES.register("broken", lambda: 1)  # type: ignore[arg-type, return-value]
+    try:
+        with pytest.raises(
+            InputError, match=r"does not support dataset.task=regression; choose loss=quadratic\|huber\|cubes$"
+        ):
+            choose_loss("logistic", Perceptron(), "regression")
+        with pytest.raises(ValueError, match=r"real targets; choose loss=quadratic\|huber\|cubes$"):
+            pl.ProxLearnRegressor(loss="margin").fit(X.numpy(), X[:, 0].numpy())
+    finally:
+        for name in ("cubes", "margin", "broken"):
+            LOSSES.unregister(name)
