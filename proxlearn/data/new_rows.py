@@ -61,22 +61,19 @@ class RowEncoder:
             complete = ~np.any([column.missing for column in columns.values()], axis=0)
         numbers = [self._numbers(name, columns[name], first)[complete] for name in self.encoder.numbers]
         texts = {name: _category_texts(frame[name], columns[name])[complete] for name in self.encoder.categories}
+        row_numbers = first + np.flatnonzero(complete) + 1
         unknown = self.encoder.unknown(texts)
         unseen = int(np.any(list(unknown.values()), axis=0).sum()) if unknown else 0
         for name, mask in unknown.items():
             row = int(mask.argmax())
             if texts[name][row] == MISSING_CATEGORY and self.encoder.missing is None:
-                raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", FILL_IN)
+                raise InputError(f"column `{name}` lacks a value in data row {row_numbers[row]}", FILL_IN)
             value = f"{texts[name][row]!r:.42}"
             notice(f"column `{name}` contains {value}, which does not occur in the training rows; {UNKNOWN}")
         matrix = np.column_stack(numbers) if numbers else np.empty((int(complete.sum()), 0))
         accepts_gaps = self.encoder.missing in ("median", "indicator")
         filled = np.where(np.isnan(matrix), 0.0, matrix) if accepts_gaps else matrix
-        try:
-            check_finite(filled, self.encoder.numbers, first)
-        except InputError as error:
-            # The model needs every column, so the remedies for a training table do not apply.
-            raise InputError(error.problem, NO_GAPS) from error
+        check_finite(filled, self.encoder.numbers, row_numbers)
         return self.encoder.transform(matrix, texts), complete, unseen
 
     def _numbers(self, name: str, column: Column, first: int) -> np.ndarray:
@@ -154,6 +151,14 @@ class Chunk:
     """Cells of the other target columns, by column name, if there are several target columns."""
     unseen: int = 0
     """Number of rows of ``X`` with a category that does not occur in the training rows."""
+    first: int = 0
+    """Index of the first row of the chunk in the whole table."""
+
+    @property
+    def row_numbers(self) -> np.ndarray:
+        """The numbers of the rows of ``X`` in the whole table, counted from 1."""
+        indices = np.arange(len(self.X)) if self.complete is None else np.flatnonzero(self.complete)
+        return self.first + indices + 1
 
 
 class RowReader:
@@ -222,6 +227,7 @@ class RowReader:
                 None if complete.all() else complete,
                 cells,
                 unseen,
+                first,
             )
 
     def _frames(self, columns: ColumnSpec, texts: Sequence[str]) -> Iterator[Any]:
@@ -276,26 +282,24 @@ def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> No
         )
 
 
-def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
+def check_finite(X: np.ndarray, columns: Sequence[str], row_numbers: np.ndarray) -> None:
     """Raise InputError if a cell of X is missing, infinite or too large.
 
-    ``first`` is the index of the first row of X in the whole table; it determines the row number in the message.
+    ``row_numbers`` contains the numbers of the rows of X in the whole table, counted from 1.
     """
     finite = np.isfinite(X)
     if finite.all():
         if (np.abs(X) > MAX_MAGNITUDE).any():
             row, column = (int(i) for i in np.argwhere(np.abs(X) > MAX_MAGNITUDE)[0])
-            problem = f"the value {X[row, column]:.6g} in data row {first + row + 1} of column `{columns[column]}`"
+            problem = f"the value {X[row, column]:.6g} in data row {row_numbers[row]} of column `{columns[column]}`"
             raise InputError(f"{problem} is too large", OTHER_UNIT)
         return
     row, column = (int(i) for i in np.argwhere(~finite)[0])
     fault = "lacks a value" if np.isnan(X[row, column]) else "has an infinite value"
     count = int((~finite[:, column]).sum())
-    rows = csv_file.row_and_others(first + row + 1, count - 1)
-    raise InputError(
-        f"column `{columns[column]}` {fault} in {rows}",
-        "write a finite number in every row, delete the rows without one, or delete the column",
-    )
+    rows = csv_file.row_and_others(int(row_numbers[row]), count - 1)
+    # The model needs every column, so deleting the column is not a remedy.
+    raise InputError(f"column `{columns[column]}` {fault} in {rows}", NO_GAPS)
 
 
 def _open_seekable(path: Path) -> BinaryIO:

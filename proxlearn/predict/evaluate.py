@@ -32,7 +32,8 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
     rows = 0
     for chunk in chunks:
         cells = {model.target or "target": chunk.target, **chunk.further_targets}
-        parsed = [_parse_targets(replace(model, target=name), i, cells[name], rows) for i, name in enumerate(cells)]
+        numbers = chunk.row_numbers
+        parsed = [_parse_targets(replace(model, target=name), i, cells[name], numbers) for i, name in enumerate(cells)]
         targets.append(parsed[0] if len(parsed) == 1 else np.column_stack(parsed))
         rows += len(chunk.X)
         for estimate, f in model.mean_outputs(chunk.X).items():
@@ -59,16 +60,17 @@ def _errors_in_units(model: Model, f: torch.Tensor, samples: Samples) -> dict[st
     return {f"rmse_in_units_{name}": float(error) for name, error in zip(model.targets, errors, strict=True)}
 
 
-def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np.ndarray:
+def _parse_targets(model: Model, place: int, cells: list[str], row_numbers: np.ndarray) -> np.ndarray:
     """Return the cells of a target column as class indices or numbers; ``place`` is the index of this target column.
 
-    ``first`` is the number of data rows before these cells. Raise InputError if a cell is not valid.
+    ``row_numbers`` contains the numbers of the rows of these cells in the table, counted from 1. Raise InputError if a
+    cell is not valid.
     """
     if model.classes:
         indices = target_encoding.indices(cells, model.classes)
         if (indices < 0).any():
             row = int((indices < 0).argmax())
-            problem = f"{_locate(model, cells, first, row)} is not one of the classes of the run"
+            problem = f"{_locate(model, cells, row_numbers, row)} is not one of the classes of the run"
             raise InputError(problem, did_you_mean(cells[row], model.classes))
         return indices
     form = TableFormat() if model.rows is None else model.rows.form
@@ -80,12 +82,12 @@ def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np
     if not usable.all():
         row = int((~usable).argmax())
         reason = "is too large" if np.isfinite(numbers[row]) else "is not a finite number"
-        raise InputError(f"{_locate(model, cells, first, row)} {reason}", "correct the cell, or delete the row")
+        raise InputError(f"{_locate(model, cells, row_numbers, row)} {reason}", "correct the cell, or delete the row")
     return numbers
 
 
-def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
-    return f"the value {cells[row][:40]!r} in data row {first + row + 1} of column `{model.target}`"
+def _locate(model: Model, cells: list[str], row_numbers: np.ndarray, row: int) -> str:
+    return f"the value {cells[row][:40]!r} in data row {row_numbers[row]} of column `{model.target}`"
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:

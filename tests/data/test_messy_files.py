@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 
 from proxlearn.commands.fit import build_parser, overrides
-from proxlearn.data import registry
+from proxlearn.data import new_rows, registry
+from proxlearn.data.feature_encoding import FeatureEncoder
 from proxlearn.data.new_rows import ColumnSpec, RowEncoder, RowReader
 from proxlearn.data.prepare import check_magnitudes, prepare
 from proxlearn.data.table_problems import TableProblems
@@ -320,3 +321,21 @@ def test_a_damaged_archive_and_an_archive_of_two_files_are_one_line(tmp_path: Pa
             archive.writestr(name, text(frame()))
     with pytest.raises(InputError, match=r"a single file, not 2 \(a.csv, b.csv\); extract the archive"):
         load([str(tmp_path / "two.zip"), "--target", "label"])
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 50])
+@pytest.mark.parametrize(
+    "cell, message",
+    [
+        ("inf", "column `x` has an infinite value in data row 4; write a number in every row"),
+        ("1e305", "the value 1e\\+305 in data row 4 of column `x` is too large; convert the column to another unit"),
+    ],
+)
+def test_a_number_is_located_in_the_whole_table_if_incomplete_rows_are_left_out(
+    cell: str, message: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_rows, "MAX_CHUNK_ROWS", chunk)
+    (tmp_path / "new.csv").write_text(f"x,z\n1,5\n,5\n2,\n{cell},5\n3,5\n")
+    columns = ColumnSpec(RowEncoder(FeatureEncoder(("x", "z"), missing="drop")))
+    with RowReader(str(tmp_path / "new.csv")) as reader, pytest.raises(InputError, match=message):
+        list(reader.chunks(columns))

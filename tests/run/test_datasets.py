@@ -235,6 +235,15 @@ def test_predictions_repeat_the_encoding_of_the_training_table(
     assert "for a missing value, leave an empty cell or the marker '?'" in capfd.readouterr().err
     assert cli.main(["evaluate", "run", "--data", "my.csv", "--json"]) == 0
     assert f'"rows": {ROWS - 2 * (missing == "drop")}' in capfd.readouterr().out
+    # Rows 4 and 6 are incomplete; later rows keep their numbers, although missing=drop leaves these two rows out.
+    Path("wrong.csv").write_bytes(text(table.assign(label=table["label"].where(table.index != 7, "maybe"))))
+    assert cli.main(["evaluate", "run", "--data", "wrong.csv"]) == 2
+    assert "the value 'maybe' in data row 8 of column `label`" in capfd.readouterr().err
+    Path("large.csv").write_bytes(text(table.assign(z=table["z"].where(table.index != 7, 1e305))))
+    for command in ("predict", "evaluate"):
+        assert cli.main([command, "run", "--data", "large.csv"]) == 2
+        problem = "the value 1e+305 in data row 8 of column `z` is too large; convert the column to another unit"
+        assert problem in capfd.readouterr().err
 
 
 def test_several_targets_are_fitted_predicted_and_evaluated(
