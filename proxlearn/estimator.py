@@ -176,7 +176,10 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return by_class * _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _class_indices(self, rows: WeightedRows, classes: Any, continues: bool) -> np.ndarray:
-        """Return the index of each row's class; set ``classes_`` if the fit is new."""
+        """Return the index of each row's class, and set ``classes_`` if the fit is new.
+
+        Raise ValueError if a label is not one of the classes, or if there are fewer than two classes.
+        """
         y = rows.y
         if not continues:
             self.classes_ = np.unique(y if classes is None else classes)

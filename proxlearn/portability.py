@@ -96,7 +96,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a one-line file, or None if the file is missing or contains no number (``max``)."""
+    """Return the number in a one-line file, or None if the file is missing or contains a word such as ``max``."""
     first = (_lines(path) or [""])[0].strip()
     return int(first) if first.isdecimal() else None
 

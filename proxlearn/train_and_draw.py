@@ -1,4 +1,4 @@
-"""One session of a run, for `train` and `resume`: training, plots, messages to the user and the exit code."""
+"""One session of a run, for `train`, `fit` and `resume`: training, plots, messages to the user and the exit code."""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def text(name: str, value: Any) -> str:
     """Validate that a value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise InputError(
-            f"{name} must be a non-empty string, got {_describe(value)}", f"write {name}=TEXT, or {name}=null for none"
+            f"{name} must be a non-empty string, got {_describe(value)}",
+            f"write {name}=TEXT, or {name}=null for no value",
         )
     return value
 

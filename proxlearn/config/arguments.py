@@ -60,7 +60,7 @@ NUMBER_WITH_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 
 def parse_arguments(args: list[str]) -> argparse.Namespace:
-    """Parse Hydra's flags and overrides; raise an InputError for unknown or contradictory ones."""
+    """Parse Hydra's flags and overrides; raise InputError if a flag is unknown or contradicts another flag."""
     parser = flag_parser()
     parser.error = _refuse_arguments  # type: ignore[method-assign]
     parsed: argparse.Namespace = parser.parse_intermixed_args(args)

@@ -76,7 +76,7 @@ _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=No
 class UserSearchPath(SearchPathPlugin):
     """A Hydra plugin that adds the user's folder, and the datasets and loggers of packages, to the search path.
 
-    These configs come after proxlearn's own ones and cannot replace them. The override hydra.searchpath would add the
+    Hydra searches them last, so they cannot replace proxlearn's configs. The override hydra.searchpath would add the
     user's folder too late, so that a primary config (--config-name) in this folder would not be found.
     """
 
@@ -194,7 +194,7 @@ def _size(node: Any, sizes: dict[int, int]) -> int:
 
 
 PLUGIN_GROUPS = {"dataset": DATASET_GROUP, "logger": LOGGER_GROUP}
-"""The entry-point group that extends each config group."""
+"""The config groups that installed packages can extend, with their groups of entry points."""
 RESERVED_KEYS = ("name", "defaults")
 """Keys that the CONFIG of a dataset must not set, because ``dataset_values`` sets them."""
 VALUES_ONLY = "remove it, because configs may contain only values"

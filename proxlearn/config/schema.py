@@ -186,7 +186,7 @@ class TrainConfig(Hyperparameters[float | None]):
 
 
 def check_readings(values: Mapping[str, Any]) -> None:
-    """Raise InputError if a setting that follows the paper is combined with one for which it is not defined.
+    """Raise InputError if a setting that follows the paper is combined with a setting that it does not support.
 
     The settings that follow the paper are drift=paper, prox_potential=paper and solver=literal. ``values`` contains the
     settings of a config or the parameters of an estimator, by name; the loss is a name or None.

@@ -52,7 +52,7 @@ def run_in_subprocess(
     """Run ``target(*args)`` in ``directory``; return its exit code, or the negative signal number if it was killed.
 
     The output of the process is appended to ``log``. When ``stop()`` becomes true, the process receives SIGTERM, and
-    the function waits until it ends.
+    the function waits for the end of the process.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
         # A joblib worker sets its own start method, which is not available in a process that the worker starts.
@@ -101,15 +101,15 @@ def _follow_parent() -> None:
 
 RETRY_SECONDS = 1.0
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables that joblib sets for its workers; a job restores the values that they had in the command."""
+"""Environment variables that joblib sets for its workers; a job restores the values of the command's environment."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A job: one call of ``target(*args)``.
 
-    The target is an importable function, and its arguments can be pickled. It returns None or a result: a dict of JSON
-    values. It raises JobStopped when a SIGTERM has stopped it, and any other exception when it fails. A target that
+    The target is an importable function whose arguments can be pickled. It returns None or a result, which is a dict of
+    JSON values. It raises JobStopped if a SIGTERM has stopped it, and any other exception if it fails. A target that
     raises FolderInUse is called again until the other process has released the folder.
     """
 
@@ -122,7 +122,7 @@ class Job:
     identity: Mapping[str, Any] | None = None
     """Everything that determines the result (see result_cache.py); None if the result is never cached."""
     run_folder: Path | None = None
-    """The folder of the run that the job trains, if any; the folder is read to show progress, and removed if empty."""
+    """The folder of the run that the job trains, or None; it is read to show progress, and removed if empty."""
     log: Path | None = None
     """A file other than FOLDER/NAME.log for the job's output; several jobs may write to the same file."""
 

@@ -21,7 +21,7 @@ from proxlearn.jobs.job import JobBatch
 
 
 class HydraLauncher:
-    """A job launcher that uses the Hydra launcher of a composed config; ``folder`` is for the launcher's own files."""
+    """A job launcher that uses the Hydra launcher of a composed config; it writes its files into ``folder``."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
         self._master, self._loader, self._folder = master, loader, folder

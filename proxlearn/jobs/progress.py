@@ -24,8 +24,8 @@ LINE_SECONDS = 30.0
 class JobsWatcher:
     """A context manager that reads the records of jobs and shows their progress.
 
-    On a terminal, the progress is a bar. Otherwise, a line is printed for each job that ends, and for the running jobs
-    after LINE_SECONDS without a line.
+    On a terminal, the progress is a bar. Otherwise, a line is printed for each job that ends, and a line about the
+    running jobs if no line has been printed for LINE_SECONDS.
 
     The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
     example a full disk) stops the jobs and is raised at the end.

@@ -81,7 +81,7 @@ class JobRecords:
             return None
 
     def has_ended(self, name: str, session: str) -> bool:
-        """Return whether a job has ended in this session."""
+        """Return whether a job has ended in the session ``session``."""
         record = self.read(name)
         return record is not None and record.session == session and record.has_ended
 

@@ -32,7 +32,7 @@ class TensorBoardLogger:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
         self._logged: set[tuple[str, int]] = set()
-        """Pairs of a tag and a step; the tag is the name of a plot, or the text of the settings."""
+        """The logged plots and settings, as pairs of a tag and a step; a tag is a plot's name or the settings' text."""
 
     def begin(self, metrics: Path) -> None:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}

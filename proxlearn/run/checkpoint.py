@@ -99,7 +99,7 @@ def save_shard(folder: Path, checkpoint: Checkpoint, rows: slice) -> str:
 
 
 def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
-    """Return the tensors of a cloud, restricted to the given rows, by name; raise RunError if one is not finite."""
+    """Return the given rows of the tensors of a cloud, by name; raise RunError if a tensor is not finite."""
     tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
     if cloud.screen is not None:
         # The reference may be the cloud itself, and safetensors rejects tensors that share memory, so it is cloned.

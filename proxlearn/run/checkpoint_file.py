@@ -86,7 +86,7 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def encode_checkpoint(blob: bytes, state: dict[str, Any], file_format: str = FORMAT) -> bytes:
-    """Return a safetensors file with ``state`` and a checksum added to its header; equal content gives equal bytes.
+    """Return the safetensors file ``blob`` with ``state`` and a checksum in its header; equal inputs give equal bytes.
 
     The header is written here because the library writes metadata in random order.
     """

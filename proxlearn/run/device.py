@@ -34,7 +34,10 @@ def resolve_device(name: str) -> str:
 
 
 def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
-    """Raise InputError if the outputs of all particles for all rows (and classes) do not fit in memory."""
+    """Raise InputError if the outputs of all particles for ``rows`` rows do not fit in memory.
+
+    With more than two ``classes``, a particle has one output per class.
+    """
     device = resolve_device(config.device.device)
     needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):

@@ -58,7 +58,7 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """The identifier of the run; it depends on everything that affects the result: settings, data and selection."""
+        """The identifier of the run, which depends on all that affects the result: settings, data and selection."""
         selected = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
         return "-".join((self.config_identity, *selected))
 
@@ -169,7 +169,7 @@ def with_targets(neuron: Neuron, samples: Samples) -> Samples:
 
 
 def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
-    """Return the neuron that the config names, or the first one that supports the data's task."""
+    """Return the neuron called ``name`` or, if it is None, the first neuron that supports the task of the data."""
     classes = len(table.classes)
     if table.target.ndim == 2:
         return make_neuron(name or "tanh_outputs", 0, activation, table.target.shape[1])

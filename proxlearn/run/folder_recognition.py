@@ -31,7 +31,7 @@ PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 RESULTS_START = re.compile(rb'\{"format": "proxlearn-results-\d+"\}\n')
-"""Patterns that match the start of a comparison's files; only version 0.1.0 wrote one file per split and per cell."""
+"""Patterns of the start of a comparison's files; SPLIT_START and CELL_START match the files of version 0.1.0."""
 RUN_FILE_STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),

@@ -29,9 +29,9 @@ class RunState:
         self.checkpoint = checkpoint
         """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
         self.info: Info | None = None
-        """Diagnostics of the step that led to the cloud, if this session computed that step."""
+        """Diagnostics of the proximal step that led to the cloud; None if this session did not compute such a step."""
         self.row: Row | None = None
-        """The row of metrics.csv for this step, if it is logged."""
+        """The row of metrics.csv for this step, or None if the step is not logged."""
         self.generator = torch.Generator()
         self.generator.set_state(checkpoint.generator)
         self.stop_requested = False

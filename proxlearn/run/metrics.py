@@ -64,7 +64,7 @@ class MetricsConversion:
     """Function that returns the epsilon of the step that led to a checkpoint, or None if the checkpoint is missing."""
 
     def __call__(self, content: str) -> str:
-        """Return ``content`` with all its complete rows converted."""
+        """Return ``content`` with its complete rows converted, and without an incomplete last row."""
         lines = content.split("\n")[:-1]
         names = lines[0].split(",")
         text = io.StringIO()
@@ -129,7 +129,7 @@ def metrics_position(content: bytes, size: int) -> Position:
 
 
 def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> dict[str, Any]:
-    """Return the content of metrics-marks.json: the positions in the old file and the corresponding new ones."""
+    """Return the content of metrics-marks.json: ``positions`` in the old file, with the positions in the new file."""
     marks: dict[str, Position] = {}
     ends = [i + 1 for i, byte in enumerate(new) if byte == ord("\n")]
     for size, sha256 in positions:

@@ -62,7 +62,10 @@ class RunSnapshot:
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session, excluding compilation; 0 if unknown, None for version 0.1.0."""
+    """Recursions per second of the newest session, excluding compilation.
+
+    The rate is 0 if it is unknown, and None for a run of version 0.1.0.
+    """
     started: str = ""
     pid: int = 0
     host: str = ""

@@ -65,7 +65,7 @@ class MetricsRows(Observer):
 
 
 def is_stored_within(state: RunState) -> bool:
-    """Return whether a checkpoint is written after this step; the checkpoint of the last step is written at the end."""
+    """Return whether a checkpoint is written directly after this step; that of the last step is written at the end."""
     config = state.experiment.config
     return is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last
 

@@ -65,11 +65,11 @@ def retention_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def figures_step(status: Mapping[str, Any]) -> int | None:
-    """Return the step of the scores in accuracy.csv and confusion.csv according to status.json, or None if unknown.
+    """Return the step of the scores in accuracy.csv and confusion.csv, or None if it is unknown.
 
-    Both files are written at the end of a session. While the next session runs, or after it was killed, they belong to
-    a step before the newest one. Earlier versions did not store this step; if a session of an earlier version has
-    ended, the scores belong to the newest step of the run.
+    Both files are written at the end of a session. While the next session runs, or after it was killed, the scores
+    belong to a step before the newest one. Earlier versions did not store this step; if a session of an earlier version
+    has ended, the scores belong to the newest step of the run.
     """
     has_ended = status.get("state") in ("finished", "stopped")
     step = status.get("figures_step", status.get("step") if has_ended else None)

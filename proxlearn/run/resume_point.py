@@ -127,8 +127,8 @@ class ResumePoints:
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """Return the newest checkpoint from which the run can continue, or None if the run has not started.
 
-        The run continues bit for bit, unless another revision of the recursion computed the checkpoint. ``warn`` is
-        called with a message in that case, and for every skipped checkpoint.
+        The continued run gives bit-identical results, unless another revision of the recursion computed the checkpoint.
+        ``warn`` is called with a message in that case, and for every skipped checkpoint.
         """
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
@@ -229,7 +229,8 @@ class ResumePoints:
         difference = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST_LENGTH])
         if difference is None:
             return RejectedCheckpoint(
-                "it belongs to another run, or config.yaml was edited", f"undo the edit of config.yaml, {OR_OVERWRITE}"
+                "the checkpoint belongs to another run, or config.yaml was edited",
+                f"undo the edit of config.yaml, {OR_OVERWRITE}",
             )
         original, present = difference
         return RejectedCheckpoint(

@@ -1,4 +1,4 @@
-"""The run folder: the names of its files, reading and writing of the small ones, and detection of edited settings.
+"""The run folder: the names of its files, functions for its small files, and the detection of edited settings.
 
 The run folder is the only interface between a run and every command that reads its results later.
 """
@@ -125,7 +125,7 @@ RUN_FILES = frozenset((*FILE_CONTENTS, *PLOTS))
 
 
 class RunFolder:
-    """The paths of the files in a run folder, and methods that read and write the small ones."""
+    """The paths of the files in a run folder, and methods that read and write the small files."""
 
     def __init__(self, path: Path, require_held: Callable[[], None] = lambda: None) -> None:
         self.path = path

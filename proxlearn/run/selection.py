@@ -203,7 +203,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     if selection.table:
         notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of {part} (selection.json)")
     else:
-        notice(f"the training part has only {counted(rows, 'row')}, too few for a selection; used {numbers}")
+        notice(f"the training part has only {counted(rows, 'row')}, too few for a selection; the run uses {numbers}")
     if selection.end in ENDS and "steps" in config.selected:
         notice(ENDS[selection.end].format(step=selected["steps"], more=2 * selected["steps"]))
     return experiment.with_selection(selected, selection.link_slope)

@@ -39,7 +39,7 @@ NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summar
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
     """Raise InputError if an output file cannot or must not be written; called before anything is computed.
 
-    ``inputs`` are the files that the command reads: paths, or descriptors such as that of the standard input.
+    ``inputs`` are the files that the command reads: paths, or descriptors such as 0 for standard input.
     """
     status = _status(output)
     target = Path(os.path.realpath(output))

@@ -46,7 +46,7 @@ class Parameter:
 
 
 def parse_space(words: Sequence[str]) -> tuple[list[str], dict[str, Parameter]]:
-    """Split the words of a command into ordinary overrides and the parameters of the search."""
+    """Split the words of a command into ordinary overrides and, by key, the parameters of the search."""
     fixed: list[str] = []
     space: dict[str, Parameter] = {}
     for word in words:
@@ -97,6 +97,6 @@ def _parse_parameter(key: str, kind: Any, text: str) -> Parameter:
 
 
 def trial_overrides(fixed: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Return the overrides of one trial: the fixed ones, and the values that the search has chosen."""
+    """Return the overrides of one trial: the values chosen by the search, and the fixed overrides of other keys."""
     kept = [word for word in fixed if word.partition("=")[0].lstrip("+") not in values]
     return [*kept, *(f"{key}={value}" for key, value in values.items())]

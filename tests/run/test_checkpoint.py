@@ -124,7 +124,7 @@ def test_a_file_of_another_run_or_with_another_name_is_skipped(finished, tmp_pat
     foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 6)
     foreign.write_bytes(checkpoint_file.checkpoint_path(tmp_path / "other" / "checkpoints", 6).read_bytes())
     run(small(steps=9), tmp_path / "run")
-    assert "cloud-000000006.safetensors: it belongs to another run" in capfd.readouterr().err
+    assert "cloud-000000006.safetensors: the checkpoint belongs to another run" in capfd.readouterr().err
     assert_same_run(tmp_path / "run", reference)
 
 
