@@ -154,6 +154,7 @@ def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> 
     target = [f"column `{name}`" for name in table.target_columns] or ["the target"]
     check_scaler(prepared.scaler, names)
     check_scaler(prepared.target_scaler, target)
+    row_numbers = np.arange(len(table.X)) + 1 if table.row_numbers is None else table.row_numbers
     parts = {"train": prepared.train, "test": prepared.test, "validation": prepared.validation}
     for part, samples in parts.items():
         if samples is None:
@@ -161,7 +162,7 @@ def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> 
         rows = prepared.rows[part]
 
         def row_name(i: int, rows: np.ndarray = rows) -> str:
-            return f"data row {rows[i] + 1}"
+            return f"data row {row_numbers[rows[i]]}"
 
         remedy = "use dataset.scaling=standard, correct the number, or delete the row"
         check_scaled(table.X[rows], samples.X.numpy(), names, limit, row_name, remedy)

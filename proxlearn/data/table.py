@@ -42,6 +42,9 @@ class Table:
     """Treatment of missing values in a user's table (see ``FeatureEncoder.missing``)."""
     reading: Mapping[str, Any] = field(default_factory=dict)
     """Settings for reading a user's table, with the keys decimal, header, skip_lines and missing_values."""
+    row_numbers: np.ndarray | None = None
+    """Numbers of the rows in the user's file, counted from 1; they have gaps if rows are left out. None for other
+    datasets."""
     ignored: tuple[str, ...] = ()
     """Columns of a user's table that are not features: dropped columns and constant columns."""
     image: tuple[int, int] | None = None

@@ -30,12 +30,16 @@ class TargetEncoding:
     description: str
 
 
-def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEncoding:
+def infer_target(
+    values: np.ndarray, name: str, task: Task | None, row_numbers: np.ndarray | None = None
+) -> TargetEncoding:
     """Encode a target column as class indices or real numbers, and infer the task if ``task`` is None.
 
     Classes are sorted; of two classes, the second is the positive one. Raise InputError if the values do not suit the
-    task.
+    task. ``row_numbers`` contains the numbers of the rows of the values in the table, counted from 1; if it is None, no
+    row of the table was left out.
     """
+    row_numbers = np.arange(len(values)) + 1 if row_numbers is None else row_numbers
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
@@ -49,13 +53,13 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     if task == "regression":
         if numeric and np.abs(distinct).max() > MAX_MAGNITUDE:
             row = int(np.abs(values).argmax())
-            problem = f"the value {values[row]:.6g} in data row {row + 1} of target column `{name}` is too large"
+            value, number = values[row], row_numbers[row]
+            problem = f"the value {value:.6g} in data row {number} of target column `{name}` is too large"
             raise InputError(problem, OTHER_UNIT)
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
-            problem = (
-                f"target column `{name}` contains text ({values[row]!s:.40} in data row {row + 1}) instead of numbers"
-            )
+            text, number = f"{values[row]!s:.40}", row_numbers[row]
+            problem = f"target column `{name}` contains text ({text} in data row {number}) instead of numbers"
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return TargetEncoding(
             task, values.astype(np.float64), (), f"column `{name}` is treated as a real-valued target (regression)"

@@ -140,8 +140,7 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
     targets = {name: columns.pop(name) for name in target_names}
     features = {name: column for name, column in columns.items() if name not in dropped}
     uninformative = [name for name, column in features.items() if _carries_nothing(column)]
-    rows = len(next(iter(targets.values())).values)
-    if rows < 2:
+    if len(next(iter(targets.values())).values) < 2:
         raise InputError(
             f"{path} has fewer than two rows of data", "give at least one row for training and one for testing"
         )
@@ -188,6 +187,7 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
         texts=texts,
         missing=config.missing,
         reading={key: getattr(config, key) for key in READING},
+        row_numbers=np.flatnonzero(kept) + 1,
         ignored=(*dropped, *uninformative),
     )
 
@@ -302,7 +302,7 @@ def _encode_targets(
             values = values.astype(str)
         elif raw.read_texts is not None:
             values = keep_spelling(values, lambda: raw.read_texts(name)[kept], config.task)
-        return infer_target(values, name, config.task)
+        return infer_target(values, name, config.task, np.flatnonzero(kept) + 1)
     if config.task not in (None, "regression"):
         raise InputError(
             f"dataset.task={config.task} does not support several targets",
@@ -312,7 +312,7 @@ def _encode_targets(
         if column.kind != "number":
             remedy = f"leave `{name}` out of dataset.target, because several targets must all be numbers"
             raise InputError(f"target column `{name}` contains text", remedy)
-        infer_target(column.values[kept], name, "regression")
+        infer_target(column.values[kept], name, "regression", np.flatnonzero(kept) + 1)
     listed = ", ".join(f"`{name}`" for name in targets)
     return TargetEncoding(
         "regression",

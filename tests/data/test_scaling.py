@@ -20,8 +20,11 @@ from proxlearn.data.csv_file import parse_numeral
 from proxlearn.data.prepare import prepare
 from proxlearn.data.scaling import check_scaled, check_scaler, max_scaled_magnitude, standard
 from proxlearn.data.table import Table
+from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config
+from tests.data.test_messy_files import REGRESSION, ROWS, text
+from tests.data.test_messy_files import load as load_messy
 from tests.data.test_user_table import Write, load, target_of
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
@@ -218,3 +221,32 @@ def test_what_only_python_takes_for_a_number_is_refused_by_its_cell(write: Write
         load(write("x,label\n1,a\n1_0,b\n3,a\n4,b\n"))
     with pytest.raises(InputError, match="target column `label` contains text among its numbers: '1_0'"):
         target_of([0.5, 1.5, "1_0", 2.5], "regression", write)
+
+
+@pytest.mark.parametrize(
+    "column, cell, words, message",
+    [
+        ("y", 1e303, [], "the value 1e\\+303 in data row 4 of target column `y` is too large"),
+        ("y", "high", ["--task", "regression"], r"`y` contains text \(high in data row 4\) instead of numbers"),
+        (
+            "y",
+            1e200,
+            ["--set", "dataset.target_scaling=none"],
+            "1e\\+200 in data row 4 of column `y` is too large after",
+        ),
+        ("x", 1e200, ["--set", "dataset.scaling=none"], "1e\\+200 in data row 4 of column `x` is too large after"),
+    ],
+)
+@pytest.mark.parametrize("gap", ["y", "z"])
+def test_a_cell_of_a_training_table_is_located_in_the_whole_table_if_rows_are_left_out(
+    column: str, cell: object, words: list[str], message: str, gap: str, tmp_path: Path
+) -> None:
+    table = REGRESSION.astype(object)
+    table.loc[:2, gap] = None
+    # A target is text if most of its cells are text.
+    table.loc[3:, "y"] = [f"t{i}" for i in range(3, ROWS)] if cell == "high" else table.loc[3:, "y"]
+    table.loc[3, column] = cell
+    (tmp_path / "t.csv").write_bytes(text(table.drop(columns="label")))
+    with pytest.raises(InputError, match=message) as caught:
+        load_messy([str(tmp_path / "t.csv"), "--target", "y", "--missing", "drop", *words])
+    assert not isinstance(caught.value, TableProblems)
