@@ -75,7 +75,8 @@ PARAMETERS = f"""\
         ``drift="paper"`` or ``prox_potential="paper"``, which require the quadratic loss, None selects the quadratic
         loss for classes as well.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
-        Activation sigma of the neurons ``a sigma(<w, x> + b)``.
+        Activation sigma of the neurons ``a sigma(<w, x> + b)``. The estimators accept no other neuron; to train a
+        neuron of your own, use ``proxlearn.train`` with ``dataset.neuron=NAME`` (see ``proxlearn.neurons.register``).
     confinement : float, mapping of str to float or None, default=None
         Strength lambda of the term (lambda / 2) ||theta||^2, which is added to the risk: one number for all
         coordinates, or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.

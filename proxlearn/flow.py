@@ -168,7 +168,8 @@ def iterate(
     >>> x = torch.linspace(-3, 3, 40)
     >>> risk = pl.Risk(x[:, None], torch.sin(x))
     >>> start = pl.init(risk, N=200, seed=0)
-    >>> hyper = pl.Hyper(beta=1e4, h=0.1, epsilon=0.1, drift="first_variation")
+    >>> readings = {"drift": "first_variation", "prox_potential": "first_variation"}
+    >>> hyper = pl.Hyper(beta=1e4, h=0.1, epsilon=0.1, **readings)
     >>> for cloud, info in pl.iterate(risk, start, hyper, steps=100, seed=0):
     ...     pass
     >>> cloud.step, bool(risk.value(cloud.theta, cloud.rho) < risk.value(start.theta, start.rho))

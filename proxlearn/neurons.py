@@ -5,7 +5,8 @@ activation sigma of that name, ``Perceptron`` takes the activation as an argumen
 several classes, and ``FunctionNeuron`` wraps a function ``phi(theta, x)``. ``Neuron`` is the base class of all neurons.
 
 A Risk accepts a neuron as an object; ``register`` gives it a name that ``train`` accepts. An installed package can
-provide a neuron through an entry point of the group ``proxlearn.neurons``.
+provide a neuron through an entry point of the group ``proxlearn.neurons``. The estimators do not accept a neuron of
+your own; use ``train`` or the command line instead.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ class Hyper(Hyperparameters[float]):
     prox_potential : {"paper", "first_variation"}
         Linear potential w_i of the proximal step. "first_variation" is phi_rho(theta_i). "paper" is the printed formula
         with half the interaction: v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy. The default
-        follows the same rule as that of ``drift``.
+        follows the same rule as that of ``drift``. Each of the two defaults depends on the functional, and a printed
+        Hyper shows it as 'paper' in either case; set both options if you compare losses.
     orientation : {"paper", "consistent"}, default="paper"
         "paper" assigns row i of the transport cost to the new position of particle i, as printed; "consistent" assigns
         it to the old position, whose mass row i distributes.
