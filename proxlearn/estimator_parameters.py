@@ -287,7 +287,7 @@ def value_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def text_columns_explained() -> Iterator[None]:
-    """Add a remedy to the ValueError of scikit-learn about text in a column, which does not name one."""
+    """Add a remedy to the ValueError that scikit-learn raises for a column of text; its message contains no remedy."""
     try:
         yield
     except ValueError as error:

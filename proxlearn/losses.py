@@ -30,7 +30,7 @@ __all__ = ["Huber", "Loss", "check", "cross_entropy", "huber", "logistic", "quad
 
 
 def check(loss: Loss | str, task: options.Task | None = None, y: Any = None) -> None:
-    """Check that a loss has the properties that a fit needs; raise InputError that names the first one that it lacks.
+    """Check that a loss has the properties that a fit needs; raise an InputError that names the first missing property.
 
     The loss is evaluated at several thousand outputs. The check finds a ``derivative`` that is not the derivative of
     ``value``, a ``value`` that is not convex in the output or has no lower bound, wrong shapes, a ``smoothness`` below
@@ -45,8 +45,8 @@ def check(loss: Loss | str, task: options.Task | None = None, y: Any = None) -> 
         The task for which the loss is checked; by default, all tasks of ``loss.tasks``. Outputs and targets have the
         shape (n,), or (3, n) for "multiclass".
     y : array-like, shape (n,), optional
-        Targets for the task "regression", for a loss that accepts only some numbers or has a unit. By default, the
-        targets are drawn from a standard normal distribution.
+        Targets for the task "regression", if the loss accepts only some targets or depends on their scale. By default,
+        the targets are drawn from a standard normal distribution.
 
     Examples
     --------

@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     add("--temperature", default="1", help="weight of the entropy in the samplers' target (default: 1)")
     add("--output", default="outputs/compare", metavar="FOLDER", help="output folder (default: outputs/compare)")
     add("--jobs", help="number of cells computed in parallel, each in its own process (default: number of cores)")
-    add("--threads", help="threads per process (default: number of cores / jobs)")
+    add("--threads", help="number of threads per process (default: number of cores / jobs)")
     add(
         "--launcher",
         nargs="+",

@@ -30,7 +30,7 @@ EXAMPLES = """\
 def main(args: list[str]) -> int:
     parser = command_parser("evaluate", DESCRIPTION, EXAMPLES)
     add_table_arguments(parser)
-    parser.add_argument("--target", metavar="COLUMN", help="the column with the labels (default: as in training)")
+    parser.add_argument("--target", metavar="COLUMN", help="the column with the labels (default: its name in training)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(args)
 

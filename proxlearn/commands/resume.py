@@ -81,7 +81,7 @@ def refuse_overrides(words: list[str]) -> None:
         if key == "steps" and value:
             raise InputError(f"`proxlearn resume` does not accept `{word}`", f"use --steps {value}")
         if value and not key.startswith("-"):
-            problem = f"`proxlearn resume` does not accept `{word}`: it keeps the settings of the run, except --steps"
+            problem = f"`proxlearn resume` does not accept `{word}`: only --steps can change a setting of the run"
             raise InputError(problem, f"start a new run with `proxlearn train ... {word}`")
 
 

@@ -87,7 +87,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--sampler", choices=("tpe", "random"), default="tpe", help="method that chooses the values (default: tpe)"
     )
     parser.add_argument("--seed", default="0", metavar="NUMBER", help="seed of the sampler (default: 0)")
-    parser.add_argument("--no-pruning", action="store_true", help="do not stop trials that are worse than the median")
+    parser.add_argument(
+        "--no-pruning", action="store_true", help="do not stop a trial early if its score is worse than the median"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="folder of the search (default: outputs/searches/<keys>-<hash>)"
     )

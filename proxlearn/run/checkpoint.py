@@ -211,10 +211,10 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
-        raise InvalidCheckpoint("its reference cloud does not match its cloud")
+        raise InvalidCheckpoint("the reference cloud of its neighbour list does not match its cloud")
     checked_radius = _parse_positive(radius, "radius")
     if checked_radius is None:
-        raise InvalidCheckpoint("its reference cloud has no radius")
+        raise InvalidCheckpoint("the reference cloud of its neighbour list has no radius")
     return Screen(reference, checked_radius)
 
 
