@@ -95,7 +95,7 @@ def register_search_path() -> None:
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add ``folder``, unless it is None, to the search path of a Hydra that is initialised within the block."""
+    """Add ``folder``, unless it is None, to Hydra's search path; Hydra must be initialised within the block."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:

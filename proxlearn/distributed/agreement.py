@@ -66,7 +66,7 @@ def check_same_program(world: World) -> None:
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if their settings or run folders differ, or if N is too small for so many ranks."""
+    """Raise an error on all ranks if their settings or run folders differ, or if N is too small for all ranks."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)

@@ -133,7 +133,7 @@ class World:
         return request
 
     def gather(self, value: T | None = None, error: ProxlearnError | None = None) -> list[T]:
-        """Return the values of all ranks by rank; if a rank passes an error, raise it as a SharedError on all ranks."""
+        """Return the values of all ranks in order; if a rank passes an error, raise a SharedError on all ranks."""
         messages: list[Any] = [None] * self.size
         failure = None if error is None else (error.problem, error.remedy, error.exit_code)
         self._exchange(lambda: dist.all_gather_object(messages, (value, failure)))

@@ -24,7 +24,7 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Return whether this process is a worker whose command has ended; its job is stopped, and it starts no other."""
+    """Return whether this process is a worker whose command has ended; it then stops its job and starts no other."""
     return _orphaned.is_set()
 
 
@@ -42,7 +42,7 @@ def _watch(parent: int) -> None:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use; if it is unknown (macOS), count all cores."""
+    """Return the number of cores that this process may use or, if it is unknown (macOS), the number of all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -163,8 +163,8 @@ def measure(
 ) -> Row:
     """Compute all metrics of a cloud on the parts of the data, one of which is ``train``.
 
-    ``proximal`` contains the metrics of the proximal step that led to the cloud; None stands for empty values. If
-    ``divided`` is true, the cloud is divided among several ranks and measured block by block.
+    ``proximal`` contains the metrics of the proximal step that led to the cloud; it is None at step 0 and if the
+    metrics are unknown. If ``divided`` is true, the cloud is divided among several ranks and measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}

@@ -193,7 +193,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the record of the earlier sessions in status.json; if the file is missing or damaged, it is empty."""
+        """Return the record of the earlier sessions, which is empty if status.json is missing or damaged."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
