@@ -83,7 +83,7 @@ def text(name: str, value: Any) -> str:
 
 
 def word(example: str) -> Check:
-    """Return a validator of words, which can be part of a folder name: letters, digits and . + - _."""
+    """Return a validator of words that consist of letters, digits and . + - _, so that they can be in folder names."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
