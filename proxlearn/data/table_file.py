@@ -20,6 +20,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from lzma import LZMAError
@@ -116,8 +117,10 @@ COMPRESSED: dict[bytes, Callable[[BinaryIO], Any]] = {
 }
 """Functions that open a compressed file for reading, by the bytes with which the file begins."""
 ZIP, PARQUET, OLD_EXCEL = b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
+ENCRYPTED = 1
+"""The bit in the flags of a file in a zip archive that states that the file is encrypted."""
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
-"""Errors that the decompressors raise for a damaged, encrypted or unsupported file."""
+"""Errors that the decompressors raise for a damaged or unsupported file."""
 EXTRAS = {"Parquet": ("pyarrow", "parquet"), "Excel": ("openpyxl", "excel")}
 """The package that reads each format, and the extra of proxlearn that installs this package."""
 BLOCK = 2**20
@@ -216,6 +219,8 @@ def _open_zip(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
         listed = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
         problem = f"{name} must contain a single file, not {len(tables)}" + (f" ({listed})" if tables else "")
         raise InputError(problem, "extract the archive, and give the path of the file with the table")
+    if archive.getinfo(tables[0]).flag_bits & ENCRYPTED:
+        raise InputError(f"{name} is encrypted", "extract the archive, and give the path of the file with the table")
     with _damage_as_input_error(name):
         member = archive.open(tables[0])
     return _open_temporary(_decompress(member, name), name, form)
@@ -275,12 +280,19 @@ def _read_parquet(file: BinaryIO, name: Path | str) -> Any:
     import pandas as pd
 
     _require("Parquet", name)
+    from pyarrow import parquet
+
     try:
+        _check_distinct(parquet.read_schema(file).names, name)
+        file.seek(0)
         frame = pd.read_parquet(file)
+    except InputError:
+        raise
     except Exception as error:
         raise _unreadable(name, "Parquet", error) from error
     named_index = any(level is not None for level in frame.index.names)
-    return _with_text_names(frame.reset_index() if named_index else frame.reset_index(drop=True))
+    frame = frame.reset_index(allow_duplicates=True) if named_index else frame.reset_index(drop=True)
+    return _with_text_names(frame, name)
 
 
 def _read_excel(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
@@ -298,12 +310,21 @@ def _read_excel(file: BinaryIO, name: Path | str, form: TableFormat) -> Any:
         notice(f"{name} has {len(sheets)} sheets; only the first one, `{sheets[0]}`, is read")
     if not form.header:
         return frame.set_axis([f"c{i + 1}" for i in range(len(frame.columns))], axis="columns")
-    return _with_text_names(frame)
+    return _with_text_names(frame, name)
 
 
-def _with_text_names(frame: Any) -> Any:
-    """Return the data frame with its column names converted to strings."""
-    return frame.set_axis([str(column) for column in frame.columns], axis="columns")
+def _with_text_names(frame: Any, name: Path | str) -> Any:
+    """Return the data frame with its column names converted to strings; raise InputError if two of them are equal."""
+    names = [str(column) for column in frame.columns]
+    _check_distinct(names, name)
+    return frame.set_axis(names, axis="columns")
+
+
+def _check_distinct(columns: list[str], name: Path | str) -> None:
+    """Raise InputError if two columns have the same name, such as the number 1 and the text 1 in an Excel file."""
+    repeated = next((column for column, count in Counter(columns).items() if count > 1), None)
+    if repeated is not None:
+        raise InputError(f"{name} has several columns called `{repeated}`", "give every column a different name")
 
 
 def _unreadable(name: Path | str, kind: str, error: Exception) -> InputError:

@@ -1,16 +1,24 @@
-"""Each dataset is the paper's: its rows, its classes, and its first and last row."""
+"""Each dataset is the paper's: its rows, its classes, and its first and last row.
+
+Tables in NumPy, Excel, Parquet and zip files that cannot be used are answered in one line.
+"""
 
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from proxlearn.data import digits, registry, wdbc
+from proxlearn.data.new_rows import RowReader
 from proxlearn.data.prepare import prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
@@ -177,3 +185,41 @@ def test_malformed_npz(tmp_path: Path, write: Callable[..., Path]) -> None:
             load_npz(path)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def two_names_alike(kind: str, path: Path) -> Path:
+    """Write a table whose columns are called 1 (a number) and "1" (text), or whose index has the name of a column."""
+    table = pd.DataFrame({1: [1.5, 2.5, 3.5, 5.0], "1": [1, 2, 4, 8], "label": ["a", "b"] * 2})
+    if kind == "xlsx":
+        table.to_excel(path, index=False)
+    elif kind == "parquet":
+        pq.write_table(pa.table([*map(pa.array, table.to_numpy().T)], names=["1", "1", "label"]), path)
+    else:
+        table.columns = ["0", "1", "label"]
+        table.rename_axis("1").to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "parquet", "index.parquet"])
+def test_columns_whose_names_are_equal_as_text_are_one_line(kind: str, tmp_path: Path) -> None:
+    path = two_names_alike(kind, tmp_path / f"my.{kind}")
+    message = f"{path} has several columns called `1`; give every column a different name"
+    with pytest.raises(InputError, match=re.escape(message)):
+        registry.load(dataset_config("csv", path=str(path), target="label"))
+    with pytest.raises(InputError, match=re.escape(message)), RowReader(str(path)):
+        pass
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
+def test_an_encrypted_archive_must_be_extracted(compression: int, tmp_path: Path) -> None:
+    path = tmp_path / "my.zip"
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("my.csv", "x,label\n1,a\n2,b\n3,a\n4,b\n")
+    content = bytearray(path.read_bytes())
+    # Bit 0 of the flags marks an encrypted file, in its header and in the directory of the archive.
+    for place in (6, content.index(b"PK\x01\x02") + 8):
+        content[place] |= 1
+    path.write_bytes(content)
+    message = f"{path} is encrypted; extract the archive, and give the path of the file with the table"
+    with pytest.raises(InputError, match=re.escape(message)):
+        registry.load(dataset_config("csv", path=str(path), target="label"))
