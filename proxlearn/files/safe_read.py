@@ -62,7 +62,7 @@ class AbsentFile(UnreadableFile):
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A YAML loader that rejects aliases, because they can expand a few lines to more values than fit in memory."""
+    """A YAML loader that rejects aliases, because a few aliases can stand for more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

@@ -154,7 +154,7 @@ class JobBatch:
     session: str
     """Identifier of one call of the runner, so that a request to stop does not affect a later call."""
     directory: Path
-    """The working directory of the command, from which relative paths of the user start."""
+    """The working directory of the command, to which the user's relative paths refer."""
     threads: int | None
     fail_fast: bool
     preload: tuple[str, ...]

@@ -32,8 +32,8 @@ from proxlearn.portability import NO_WAIT, PLAIN, process_exists
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""Age of an owner file's time stamp, in seconds, above which the owner is considered gone. A time stamp that is further
-than this in the future counts as old.
+"""Age of an owner file's time stamp, in seconds, above which the owner is considered gone. A time stamp that is more
+than this time in the future also counts as old.
 """
 MOST_BYTES = 1000
 """Maximum number of bytes that are read from a lock file."""

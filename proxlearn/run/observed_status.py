@@ -35,8 +35,8 @@ class Outcome:
 
 
 SILENT_SECONDS = 120.0
-"""Age of status.json, in seconds, above which a run on another machine is considered dead. A time stamp that is further
-than this in the future counts as old. The status is written every two seconds, but the first compilation or a
+"""Age of status.json, in seconds, above which a run on another machine is considered dead. A time stamp that is more
+than this time in the future also counts as old. The status is written every two seconds, but the first compilation or a
 step of a very large cloud takes longer.
 """
 TAIL_BYTES = 16384

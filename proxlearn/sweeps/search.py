@@ -206,7 +206,7 @@ def sampler_of(plan: SearchPlan, *place: int) -> Any:
     """Return a sampler that is seeded by ``place``: the number of the trial and, if given, that of the parameter.
 
     A sampler that starts again after a kill would otherwise repeat the values of the first trials, and a trial that
-    was killed before all of its values were drawn would get different ones.
+    was killed before all of its values were drawn would get different values.
     """
     import optuna
 
