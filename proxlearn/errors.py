@@ -27,6 +27,24 @@ EXIT_CODES = {
 USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """The exceptions that a user-defined function may raise if it cannot handle the tensors that are passed to it."""
 
+TORCH_ERRORS = {
+    "data-dependent control flow": (
+        "it decides by the value of a tensor (if, while, and, or, max, min)",
+        "use torch.where instead of if, and torch.maximum instead of max",
+    ),
+    "Boolean value of Tensor": (
+        "it decides by the value of a tensor (if, while, and, or, max, min)",
+        "use torch.where instead of if, and torch.maximum instead of max",
+    ),
+    "calling .item()": (
+        "it converts a tensor to a Python number (float, .item(), or a function of the module math)",
+        "use functions of torch, such as torch.sin instead of math.sin",
+    ),
+    "doesn't have storage": ("it converts a tensor to a NumPy array", "use functions of torch instead of NumPy"),
+    "indexing with a boolean mask": ("it selects entries with a mask", "use torch.where instead of a mask"),
+}
+"""Explanations and remedies for errors of torch in a user-defined function, by a part of torch's message."""
+
 
 def continue_command(overwrite: bool) -> str:
     """Return a phrase that names the command that continues a run, for use in a message.
@@ -90,6 +108,18 @@ class InputError(ProxlearnError):
     """
 
     exit_code = 2
+
+
+def user_function_error(problem: str, error: Exception, remedy: str) -> InputError:
+    """Return the InputError for an exception that a user-defined function has raised.
+
+    torch describes operations that it cannot vectorise as defects of torch; such a message is replaced by an
+    explanation, and ``remedy`` by a remedy for the operation.
+    """
+    text = " ".join(str(error).split())
+    explanations = (explanation for part, explanation in TORCH_ERRORS.items() if part in text)
+    explanation, remedy = next(explanations, (text, remedy))
+    return InputError(f"{problem}: {explanation}", remedy)
 
 
 class RunError(ProxlearnError):

@@ -12,9 +12,8 @@ from sklearn.base import BaseEstimator
 
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.losses import Loss, find_loss, recommended_loss
+from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
 from proxlearn.core.options import Task
-from proxlearn.core.part_checks import losses_for
 from proxlearn.errors import InputError
 from proxlearn.training.settings import AUTO_BATCH, DEFAULT_HORIZON, MOST_WHOLE_ROWS, Settings
 from proxlearn.training.successive_halving import MOST_ROWS
@@ -269,7 +268,8 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
                 readings = (self.drift, self.prox_potential)
                 loss = find_loss(self._checked("loss") or recommended_loss(task, readings))
         if task not in loss.tasks:
-            remedy = f"choose loss={'|'.join(losses_for(task))}"
+            supported = LOSSES.names_where(lambda name: task in find_loss(name).tasks)
+            remedy = f"choose loss={'|'.join(supported)}"
             raise ValueError(f"loss={loss.name} does not support {TASK_NAMES[task]}; {remedy}")
         with value_errors():
             schema.check_readings(self.get_params(deep=False) | {"loss": loss.name})

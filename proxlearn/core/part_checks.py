@@ -6,7 +6,6 @@ evaluates a loss at thousands of outputs, and is called by the user.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core import options
-from proxlearn.core.losses import LOSSES, Loss, find_loss
+from proxlearn.core.losses import Loss, find_loss
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
@@ -22,8 +21,8 @@ from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
-from proxlearn.core.tasks import class_probabilities
-from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError, did_you_mean
+from proxlearn.core.tasks import class_probabilities, propagated_errors
+from proxlearn.errors import USER_ERRORS, InputError, did_you_mean, user_function_error
 from proxlearn.printable_text import counted
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "check_neuron",
     "check_probabilities",
     "check_properties",
-    "losses_for",
 ]
 
 
@@ -72,16 +70,6 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
     return neuron
 
 
-def losses_for(task: options.Task) -> list[str]:
-    """Return the names of the losses that support a task, with those of ``register`` and of installed packages."""
-    names = []
-    for name in LOSSES.names():
-        # A package that cannot be imported must not hide the error whose message lists the names.
-        with contextlib.suppress(ProxlearnError):
-            names += [name] if task in find_loss(name).tasks else []
-    return names
-
-
 def check_neuron(neuron: Neuron, samples: Samples) -> None:
     """Evaluate a neuron for one particle and one sample; raise InputError if this fails or a shape is wrong."""
     sample = samples.take_rows(torch.arange(1, device=samples.X.device))
@@ -90,9 +78,9 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
         shape = tuple(neuron.phi(theta, sample).shape)
     except USER_ERRORS as error:
         n_x = samples.X.shape[1]
-        problem = f"the neuron `{neuron.name}` cannot be evaluated for one particle and one sample: {error}"
+        problem = f"the neuron `{neuron.name}` cannot be evaluated for one particle and one sample"
         remedy = f"check the blocks of theta and the operations; x has {counted(n_x, 'feature')}"
-        raise InputError(problem, remedy) from error
+        raise user_function_error(problem, error, remedy) from error
     if shape != (1, sample.y.numel()):
         expected = (1, sample.y.numel())
         problem = f"the neuron `{neuron.name}` returned a tensor of shape {shape} for one sample, not {expected}"
@@ -108,8 +96,9 @@ def check_loss(loss: Loss, y: Tensor) -> None:
     try:
         value, slope = loss.value(f, y), loss.derivative(f, y)
     except USER_ERRORS as error:
-        problem = f"the loss `{loss.name}` cannot be evaluated for outputs of the shape {tuple(f.shape)}: {error}"
-        raise InputError(problem, "use only torch operations on f and y, which have the same shape") from error
+        problem = f"the loss `{loss.name}` cannot be evaluated for outputs of the shape {tuple(f.shape)}"
+        remedy = "use only torch operations on f and y, which have the same shape"
+        raise user_function_error(problem, error, remedy) from error
     for name, returned, shape in (("value", value, y.shape[-1:]), ("derivative", slope, y.shape)):
         if not isinstance(returned, Tensor) or returned.shape != shape:
             what = (
@@ -126,10 +115,11 @@ def check_probabilities(loss: Loss, outputs: int) -> None:
     """Evaluate the class probabilities of a loss at seven samples; raise InputError if this fails or a sum is wrong."""
     f = torch.linspace(-3, 3, 7, dtype=torch.float64) * torch.linspace(1, -1, outputs, dtype=torch.float64)[:, None]
     try:
-        class_probabilities(loss, f)
+        if class_probabilities(loss, f) is not None:
+            propagated_errors(loss, f, torch.ones_like(f))
     except USER_ERRORS as error:
         problem = f"`probabilities` of the loss `{loss.name}` cannot be evaluated for outputs of the shape"
-        raise InputError(f"{problem} {tuple(f.shape)}: {error}", "use only torch operations on f") from error
+        raise user_function_error(f"{problem} {tuple(f.shape)}", error, "use only torch operations on f") from error
 
 
 @dataclass(frozen=True)
@@ -171,8 +161,9 @@ def check_properties(loss: Loss, task: options.Task, targets: Tensor | None) -> 
         if task != "regression":
             _check_classes(loss, trial, TARGETS_HINT[task])
     except USER_ERRORS as error:
-        problem = f"the loss `{loss.name}` cannot be evaluated for the task {task!r}: {error}"
-        raise InputError(problem, "use only torch operations on f and y, which have the same shape") from error
+        problem = f"the loss `{loss.name}` cannot be evaluated for the task {task!r}"
+        remedy = "use only torch operations on f and y, which have the same shape"
+        raise user_function_error(problem, error, remedy) from error
 
 
 def _draw_trial(task: options.Task, targets: Tensor | None) -> Trial:

@@ -124,6 +124,14 @@ class Registry(Generic[T]):
         """Return all names: those of proxlearn and of ``register``, in their order, then those of entry points."""
         return [*self._parts, *(name for name in plugin_names(self.group) if name not in self._parts)]
 
+    def names_where(self, condition: Callable[[str], bool]) -> list[str]:
+        """Return the names that fulfil a condition, without those whose package cannot be imported."""
+        names = []
+        for name in self.names():
+            with contextlib.suppress(ProxlearnError):
+                names += [name] if condition(name) else []
+        return names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
@@ -139,7 +147,12 @@ class Registry(Generic[T]):
         if not self.accepts(part):
             raise InputError(f"the {self.kind} `{name}` cannot be {part!r:.100}", f"give {self.expected}")
         if name in self:
-            raise InputError(f"a {self.kind} called `{name}` already exists", "choose another name")
+            remedy = "choose another name"
+            if name in _registered_names.get(self.group, ()) and self.group in REGISTER_FUNCTIONS:
+                # A cell of a notebook that registers a part fails if it is run again.
+                unregister = REGISTER_FUNCTIONS[self.group].replace("register", "unregister")
+                remedy = f"call {unregister}({name!r}) first to replace it, or {remedy}"
+            raise InputError(f"a {self.kind} called `{name}` already exists", remedy)
         self._parts[name] = part
         _registered_names.setdefault(self.group, set()).add(name)
 

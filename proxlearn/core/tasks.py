@@ -136,7 +136,7 @@ class Binary:
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
         if class_probabilities(self.loss, output) is not None:
-            return _propagated(self.loss, output, output_errors)
+            return propagated_errors(self.loss, output, output_errors)
         return output_errors.expand(2, -1) / 2
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
@@ -186,7 +186,7 @@ class Multiclass:
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
         if class_probabilities(self.loss, output) is not None:
-            return _propagated(self.loss, output, output_errors)
+            return propagated_errors(self.loss, output, output_errors)
         return output_errors
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
@@ -320,7 +320,7 @@ def scores(
     return (evaluate_blocks if divided else evaluate_cloud)(neuron, cloud, samples, task).scores(task, samples)
 
 
-def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
+def propagated_errors(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
     """Return the standard errors of the probabilities, propagated linearly from independent errors of the outputs."""
 
     def probabilities(f: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss, with_link
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
-from proxlearn.core.part_checks import check_loss, check_probabilities, losses_for
+from proxlearn.core.part_checks import check_loss, check_probabilities
 from proxlearn.core.samples import Samples
 from proxlearn.core.weight_updates import UPDATES
 from proxlearn.data import registry
@@ -200,8 +200,9 @@ def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: 
         return find_loss(recommended if recommended in supported else supported[0])
     loss = find_loss(name)
     if task not in loss.tasks:
-        choices = losses_for(task) if neuron.losses is None else supported
-        raise InputError(f"loss={name} does not support dataset.task={task}", f"choose loss={'|'.join(choices)}")
+        if neuron.losses is None:
+            supported = LOSSES.names_where(lambda key: task in find_loss(key).tasks)
+        raise InputError(f"loss={name} does not support dataset.task={task}", f"choose loss={'|'.join(supported)}")
     if neuron.losses is not None and name not in neuron.losses:
         problem = f"the {neuron.name} neuron cannot be trained with loss={name}"
         raise InputError(problem, f"choose loss={'|'.join(supported)}, or another dataset.neuron")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,13 +132,14 @@ PROBABILITIES: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     ),
     "transposed": (lambda f: torch.stack((1 - f[0].sigmoid(), f[0].sigmoid()), 1), r"returned a tensor of the shape"),
     "twice the same": (lambda f: torch.sigmoid(f).expand(2, -1), r"the column \(0.04743, 0.04743\) for .* f = \(-3\)"),
-    "negative": (
-        lambda f: torch.cat((1 - f, f)),
-        r"the column \(4, -3\) for the output f = \(-3\); return numbers >= 0",
-    ),
+    "negative": (lambda f: torch.cat((1.5 + 0 * f, 0 * f - 0.5)), r"the column \(1.5, -0.5\) .*; return numbers >= 0"),
     "not finite": (lambda f: torch.cat((f, 1 - f)) * torch.nan, r"the column \(nan, nan\)"),
     "number": (lambda f: 0.5, "returned 0.5 for outputs"),
     "error": (lambda f: torch.stack((1 - f, f[5])), "cannot be evaluated for outputs of the shape"),
+    "branch": (
+        lambda f: torch.cat((-f, f)).softmax(0) if f.max() < 9 else f,
+        "cannot .*; use torch.where instead of if",
+    ),
 }
 
 
@@ -148,12 +150,20 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
     monkeypatch.chdir(tmp_path)
     function, message = PROBABILITIES[name]
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0).square(), ("binary",), "hinge")
-    options: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    options: dict[str, Any] = {
+        "N": 5,
+        "steps": 1,
+        "beta": 1.0,
+        "h": 0.1,
+        "epsilon": 1.0,
+        "loss": hinge,
+        "random_state": 0,
+    }
     fitted = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy())
     type(hinge).probabilities = lambda self, f: function(f)  # type: ignore[assignment, method-assign, return-value]
     with pytest.raises(ValueError, match=f"`probabilities` of the loss `hinge` .*{message}"):
         pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy())
-    if name != "error":
+    if name not in ("error", "branch"):
         with pytest.raises(ValueError, match="`probabilities` of the loss `hinge` returned"):
             fitted.predict_proba(X.numpy())
     pl.losses.register("hinge", hinge)
@@ -166,11 +176,60 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
 
 def test_probabilities_in_single_precision_are_accepted() -> None:
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0), ("binary",), "hinge")
-    options: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "loss": hinge}
+    options: dict[str, Any] = {
+        "N": 5,
+        "steps": 1,
+        "beta": 1.0,
+        "h": 0.1,
+        "epsilon": 1.0,
+        "loss": hinge,
+        "random_state": 0,
+    }
     type(hinge).probabilities = lambda self, f: torch.cat((-f, f)).float().softmax(0)  # type: ignore[method-assign]
     p = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy()).predict_proba(X.numpy())
     assert p.dtype == np.float64
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+
+
+FIXED_FORMS = {
+    "if": (lambda theta, x: theta["w"][0] if x[0] > 0 else theta["w"][1], "use torch.where instead of if"),
+    "max": (
+        lambda theta, x: max(theta["w"][0], x[0]),
+        "use torch.where instead of if, and torch.maximum instead of max",
+    ),
+    "float": (lambda theta, x: theta["w"][0] * float(x[0]), "such as torch.sin instead of math.sin"),
+    "math": (lambda theta, x: theta["w"][0] * math.sin(x[0]), "such as torch.sin instead of math.sin"),
+    "numpy": (lambda theta, x: theta["w"][0] * x.numpy()[0], "use functions of torch instead of NumPy"),
+    "mask": (lambda theta, x: theta["w"] @ x[x > 0], "use torch.where instead of a mask"),
+}
+
+
+@pytest.mark.parametrize("name", FIXED_FORMS)
+def test_an_operation_that_torch_cannot_vectorise_is_answered_with_another_operation(name: str) -> None:
+    function, remedy = FIXED_FORMS[name]
+    with pytest.raises(
+        pl.InputError, match=rf"cannot be evaluated .*: it (decides|converts|selects) .*; .*{remedy}"
+    ) as error:
+        pl.Risk(X, X[:, 0], pl.neurons.FunctionNeuron(function, {"w": 2}))
+    assert "issue" not in str(error.value)
+    assert "report" not in str(error.value)
+    if name in ("if", "max"):
+        energy = pl.Energy(V=lambda theta: function({"w": theta}, theta), p=2)
+        with pytest.raises(pl.InputError, match=rf"V\(theta\) cannot be evaluated .*; {remedy}"):
+            energy.first_variation(torch.zeros(1, 2), torch.ones(1))
+
+
+def test_a_name_registered_twice_is_answered_with_the_way_to_replace_it() -> None:
+    for module, part in ((pl.losses, pl.losses.Huber()), (pl.neurons, pl.neurons.Tanh())):
+        name = module.__name__.removesuffix("es" if module is pl.losses else "s").removeprefix("proxlearn.")
+        module.register("mine", part)  # type: ignore[arg-type]
+        with pytest.raises(pl.InputError) as caught:
+            module.register("mine", part)  # type: ignore[arg-type]
+        remedy = f"call {module.__name__}.unregister('mine') first to replace it, or choose another name"
+        assert str(caught.value) == f"a {name} called `mine` already exists; {remedy}"
+        module.unregister("mine")
+    with pytest.raises(pl.InputError, match=r"already exists; choose another name$"):
+        pl.losses.register("huber", pl.losses.Huber())
 
 
 class Renamed(pl.losses.Huber):

@@ -13,7 +13,7 @@ from torch import Tensor
 from proxlearn import validators
 from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments, require_finite
 from proxlearn.core.hyper import Hyper
-from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
+from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError, user_function_error
 
 __all__ = ["Energy"]
 
@@ -164,10 +164,9 @@ class Energy(Functional):
             raise
         except USER_ERRORS as error:
             p = particles[0].shape[1]
-            problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}: {error}"
-            raise InputError(
-                problem, "make the function return a scalar tensor, and write theta[0] instead of theta[:, 0]"
-            ) from error
+            problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}"
+            remedy = "make the function return a scalar tensor, and write theta[0] instead of theta[:, 0]"
+            raise user_function_error(problem, error, remedy) from error
 
 
 def _tiles(N: int) -> Iterator[slice]:

@@ -21,7 +21,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import Softmax
-from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
+from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError, user_function_error
 
 __all__ = ["check_start"]
 
@@ -48,8 +48,8 @@ def check_start(functional: Functional, cloud: PointCloud, hyper: Hyper) -> None
     except ProxlearnError:
         raise
     except USER_ERRORS as error:
-        problem = f"{type(functional).__name__} cannot be evaluated at the initial cloud: {error}"
-        raise InputError(problem, "check the shapes and operations of its functions") from error
+        problem = f"{type(functional).__name__} cannot be evaluated at the initial cloud"
+        raise user_function_error(problem, error, "check the shapes and operations of its functions") from error
     quantities = {"value": value, "first variation": potentials.w, "gradient": potentials.gradient}
     for quantity, numbers in quantities.items():
         if not bool(torch.isfinite(torch.as_tensor(numbers)).all()):
