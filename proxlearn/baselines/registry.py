@@ -98,7 +98,7 @@ _ALL = (
     Method("boosting", "gradient boosting", "reference", "proxlearn.baselines.reference_classifiers:boosting"),
     Method("bayes", "Bayes rule", "reference", "proxlearn.baselines.reference_classifiers:bayes", "none", ("twonorm",)),
 )
-METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _ALL}
+METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 """Methods by name, in the order of the tables."""
 
 

@@ -235,7 +235,7 @@ def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
 def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
     """Write the sources of a page to a section of sources.txt in ``folder``, and return the path of this file."""
     path = folder / SOURCES
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     # A section begins with the command of its page; the command of a run is at the end of a line.
     sections = {section.partition("\n")[0]: section.strip() for section in f"\n{text}".split("\nmake ")[1:]}
     sections[name] = "\n".join(sources(name, runs)).removeprefix("make ")

@@ -144,7 +144,7 @@ class GridFlow(KnownFlow):
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
         return np.asarray(np.interp(levels, distribution / distribution[-1], self.grid.edges))
 
-    def squared_energy_distance(self, theta: Tensor, time: float) -> float:
+    def energy_distance(self, theta: Tensor, time: float) -> float:
         # In one dimension, the energy distance is 2 int (F_N - F)^2; the integral is evaluated at the edges of the
         # cells.
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))

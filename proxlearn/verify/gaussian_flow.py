@@ -89,7 +89,7 @@ class GaussianFlow(KnownFlow):
         integral = covariance / math.sqrt(h) * noise + residual * further
         return math.exp(-x) * theta + math.sqrt(2 / self.beta) * integral
 
-    def squared_energy_distance(self, theta: Tensor, time: float) -> float:
+    def energy_distance(self, theta: Tensor, time: float) -> float:
         deviation, p, N = math.sqrt(self.variance(time)), self.p, len(theta)
         # E|y - Y| for Y ~ N(0, I) is sqrt(2) Gamma((p+1)/2) / Gamma(p/2) 1F1(-1/2; p/2; -|y|^2/2).
         factor = math.sqrt(2) * math.exp(gammaln((p + 1) / 2) - gammaln(p / 2))

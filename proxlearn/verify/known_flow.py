@@ -46,7 +46,7 @@ class KnownFlow(ABC):
         """Return F_beta(p_t) = F(p_t) + (1/beta) int p_t log p_t."""
 
     @abstractmethod
-    def squared_energy_distance(self, theta: Tensor, time: float) -> float:
+    def energy_distance(self, theta: Tensor, time: float) -> float:
         """Return the energy distance between the empirical distribution of the locations and p_t.
 
         It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, where X and X' are independent draws from the empirical distribution,

@@ -73,7 +73,7 @@ def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dic
         cloud = PointCloud.from_arrays(flow.draw(N, rng))
         noise_seed = int(torch.randint(2**31, (), generator=rng))
         (cloud,) = clouds_at(flow.functional, cloud, uniform_hyper(flow, h), (flow.horizon,), noise_seed)
-        result["energy"].append(math.sqrt(max(flow.squared_energy_distance(cloud.theta, flow.horizon), 0.0)))
+        result["energy"].append(math.sqrt(max(flow.energy_distance(cloud.theta, flow.horizon), 0.0)))
         if flow.p == 1:
             result.setdefault("W2", []).append(wasserstein(flow, cloud.theta, flow.horizon))
     return result

@@ -16,7 +16,7 @@ FEW = 2**13
 """Largest number of random numbers that one thread can draw before a second thread has started."""
 
 u4, u8 = np.uint32, np.uint64
-NORMAL, UNIFORM = noise.NORMAL, noise.UNIFORM
+NORMAL, UNIFORM, ROUNDS = noise.NORMAL, noise.UNIFORM, noise.ROUNDS
 M0, M1 = (u8(factor) for factor in noise.MULTIPLIERS)
 W0, W1 = (u4(step) for step in noise.KEY_STEPS)
 
@@ -28,7 +28,7 @@ def _words(k0, k1, first, stream, a, b, c, d):  # type: ignore[no-untyped-def]
         index = u8(first + j)
         x0, x1, x2, x3 = u4(index), u4(index >> u8(32)), u4(stream), u4(0)
         y0, y1 = k0, k1
-        for _ in range(10):
+        for _ in range(ROUNDS):
             product0, product2 = u8(x0) * M0, u8(x2) * M1
             high0, high2 = u4(product0 >> u8(32)), u4(product2 >> u8(32))
             x0, x1, x2, x3 = high2 ^ x1 ^ y0, u4(product2), high0 ^ x3 ^ y1, u4(product0)
