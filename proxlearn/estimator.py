@@ -136,7 +136,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         check_classification_targets(y)
         if steps is not None:
             self._require_rows(len(y), continues)
-        rows = weighted_rows(dense_rows(X), y, self._with_class_weights(sample_weight, X, y, classes))
+        rows = weighted_rows(dense_rows(X), y, self._with_class_weights(sample_weight, X, y, partial=steps is not None))
         indices = self._class_indices(rows, classes, continues)
         scaler = self._model.scaler if continues else standard(rows.X, rows.weights)
         C = len(self.classes_)
@@ -161,11 +161,11 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
             classes=tuple(str(label) for label in self.classes_),
         )
 
-    def _with_class_weights(self, sample_weight: Any, X: Any, y: np.ndarray, classes: Any) -> Any:
+    def _with_class_weights(self, sample_weight: Any, X: Any, y: np.ndarray, partial: bool) -> Any:
         """Return the sample weights multiplied by the class weights, or None if both are None."""
         if self.class_weight is None:
             return sample_weight
-        if self.class_weight == "balanced" and classes is not None:
+        if self.class_weight == "balanced" and partial:
             raise ValueError(
                 "class_weight='balanced' requires all rows at once, so partial_fit does not support it; give a "
                 "dictionary of weights"

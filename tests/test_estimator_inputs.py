@@ -74,10 +74,11 @@ def test_class_weights_are_sample_weights(weights: Any) -> None:
     assert ProxLearnClassifier(class_weight=weights).get_params()["class_weight"] == weights
 
 
-def test_balanced_weights_need_all_rows() -> None:
+@pytest.mark.parametrize("classes", [None, [0, 1]])
+def test_balanced_weights_need_all_rows(classes: list[int] | None) -> None:
     X, y = MOONS
     with pytest.raises(ValueError, match="class_weight='balanced' requires all rows"):
-        ProxLearnClassifier(**QUICK, class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+        ProxLearnClassifier(**QUICK, class_weight="balanced").partial_fit(X, y, classes=classes)
 
 
 @pytest.mark.parametrize("data", [MOONS, IRIS], ids=["two", "three"])
