@@ -121,12 +121,10 @@ def accepted_values(field: dataclasses.Field[Any]) -> str:
 def default(values: Mapping[str, Any], key: str) -> str:
     """Return the default of a key as the YAML file states it."""
     value = values.get(key)
-    if isinstance(value, str) and "default_hyperparameters" in value:
+    if value == "???" or "default_hyperparameters" in str(value):
         return "the dataset's"
-    if isinstance(value, str) and "proxlearn.reading" in value:
+    if "proxlearn.reading" in str(value):
         return "`paper` with the quadratic loss, else `first_variation`"
-    if value == "???":
-        return "the dataset's"
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -162,9 +160,7 @@ def config_page() -> str:
     )
     parts.append(heading + table(("key", "values", "recipe=paper", "recipe=tuned", "meaning"), rows))
 
-    others = [
-        name for name in fields if name not in recipes["paper"] and name not in SECTIONS and name != "init_sha256"
-    ]
+    others = [name for name in fields if name not in {*recipes["paper"], *SECTIONS, "init_sha256"}]
     rows = [(f"`{name}`", accepted_values(fields[name]), default(top, name), notes[name]) for name in others]
     rows.append(("`fail_fast`", "true or false", default(top, "fail_fast"), notes["fail_fast"]))
     rows.append(("`hydra.run.dir`", "a folder", "`outputs/<dataset>/<name>-<hash>`", "folder of the run"))
