@@ -95,17 +95,14 @@ def accepted_values(field: dataclasses.Field[Any]) -> str:
         check(field.name, object())
     except InputError as error:
         match = re.search(r"must (be|map) (.*), got ", error.problem)
-        words = (
-            ("a mapping from " if match[1] == "map" else "") + match[2]
-            if match
-            else re.sub(rf".*?{field.name}=([\w|]+).*", r"\1", error.remedy).replace("|", ", ")
-        )
+        if match:
+            words = ("a mapping from " if match[1] == "map" else "") + match[2]
+        else:
+            choices = re.sub(rf".*?{field.name}=([\w|]+).*", r"\1", error.remedy).split("|")
+            words = ", ".join(f"`{word}`" for word in choices)
+            words += ", or a [registered name](../tutorials/own_functions.md)" * isinstance(error, UnknownPart)
         # The largest 64-bit integer is not a limit that matters to a reader.
         words = words.removesuffix(f" and <= {2**63 - 1}")
-        if match is None:
-            words = ", ".join(f"`{word}`" for word in words.split(", "))
-        if isinstance(error, UnknownPart):
-            words += ", or a [registered name](../tutorials/own_functions.md#use-your-functions-on-the-command-line)"
     else:
         raise AssertionError(f"the check of {field.name} accepts every value")
     if str(field.type).startswith("tuple") or "tuple[str" in str(field.type):

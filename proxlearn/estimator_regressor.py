@@ -24,8 +24,6 @@ from proxlearn.printable_text import counted
 
 SAFE_MAGNITUDE = 1e100
 """A target y with 1 / SAFE_MAGNITUDE <= |y| <= SAFE_MAGNITUDE has a square that neither overflows nor underflows."""
-CENTRE_LOSSES = ("quadratic", "huber")
-"""Losses whose predictions estimate the centre of the targets, on which a prediction interval is centred."""
 
 
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
@@ -247,7 +245,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         of : {"target", "mean"}, default="target"
             Quantity that the intervals contain with this probability: a new target, or f(x). With "target", the
             prediction must estimate the centre of the targets; with a user-defined loss, such as a quantile loss, a
-            warning is issued.
+            warning is issued, unless the loss sets ``estimates_centre`` to True.
 
         Returns
         -------
@@ -258,10 +256,11 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         prediction = self._predict(X)
         task = self._model.task
         assert isinstance(task, Regression)
-        if of == "target" and task.loss.name not in CENTRE_LOSSES:
+        if of == "target" and not task.loss.estimates_centre:
             warnings.warn(
                 f"the intervals are centred on the prediction, but the loss {task.loss.name!r} may estimate something "
-                "other than the centre of the targets, such as a quantile; fit one estimator per bound instead",
+                "other than the centre of the targets, such as a quantile; fit one estimator per bound instead, or set "
+                "estimates_centre = True in the class of the loss if it does estimate the centre",
                 stacklevel=2,
             )
         mean, errors = prediction.predicted, prediction.errors

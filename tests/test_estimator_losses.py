@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -50,9 +51,11 @@ def test_intervals_around_a_prediction_that_may_be_a_quantile_cause_a_warning() 
     fitted = ProxLearnRegressor(loss=Pinball(), **SMALL).fit(X, y)
     with pytest.warns(UserWarning, match="'pinball' may estimate something other than the centre"):
         fitted.predict_interval(X)
-    fitted.predict_interval(X, of="mean")
-    for loss in ("quadratic", "huber"):
-        ProxLearnRegressor(loss=loss, **SMALL).fit(X, y).predict_interval(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict_interval(X, of="mean")
+        for loss in ("quadratic", "huber", Huber(0.5), Cosh()):
+            ProxLearnRegressor(loss=loss, **SMALL).fit(X, y).predict_interval(X)
 
 
 def blobs() -> tuple[np.ndarray, np.ndarray]:
@@ -203,6 +206,7 @@ class Cosh(Loss):
 
     name = "cosh"
     tasks = ("regression",)
+    estimates_centre = True
 
     def value(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.softplus(2 * (f - y)) - (f - y)

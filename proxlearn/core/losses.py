@@ -61,6 +61,10 @@ class Loss(ABC):
     for the step size h are proportional to the reciprocal of this bound, so that they are comparable between losses;
     the reference is 2, the bound of the quadratic loss. ``iterate`` does not use the bound.
     """
+    estimates_centre: ClassVar[bool] = False
+    """Whether the minimiser of the expected loss is the centre of the targets, the mean or a point near it. Otherwise,
+    ``predict_interval`` warns that its intervals, which are centred on the prediction, may be wrong.
+    """
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
@@ -170,6 +174,7 @@ class Quadratic(Loss):
     link_slope: float | None = None
     name: ClassVar[str] = "quadratic"
     tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
+    estimates_centre: ClassVar[bool] = True
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         return _sum_outputs((y - f).square())
@@ -275,6 +280,7 @@ class Huber(Loss):
     name: ClassVar[str] = "huber"
     tasks: ClassVar[tuple[Task, ...]] = ("regression",)
     smoothness: ClassVar[float] = 1.0
+    estimates_centre: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.delta, bool) or not isinstance(self.delta, Real) or not 0 < self.delta < math.inf:
