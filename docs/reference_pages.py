@@ -317,30 +317,33 @@ def source_files(names: tuple[str, ...]) -> list[Path]:
     return [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
 
 
+ERROR_FUNCTIONS = ("InputError", "RunError", "user_function_error")
+
+
 def messages(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the problem and the remedy of each error that a module raises with literal texts."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        texts = {
-            target.id: statement.value
-            for statement in ast.walk(node)
-            if isinstance(statement, ast.Assign)
-            for target in statement.targets
-            if isinstance(target, ast.Name)
-        }
+        assigned = [statement for statement in ast.walk(node) if isinstance(statement, ast.Assign)]
         for call in ast.walk(node):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("InputError", "RunError"):
-                words = [literal(texts.get(getattr(word, "id", ""), word)) for word in call.args]
-                if len(words) == 2 and words[0] and words[1]:
-                    yield words[0], words[1]
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ERROR_FUNCTIONS:
+                words = [literal(word, assigned) for word in call.args]
+                if len(words) >= 2 and words[0] and words[-1]:
+                    yield words[0], words[-1]
 
 
-def literal(node: ast.expr) -> str | None:
-    """Return a string, or an f-string with ``...`` for values; None for other nodes and f-strings with few words."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
+def literal(node: ast.expr | None, assigned: list[ast.Assign]) -> str | None:
+    """Return a string, or an f-string with ``...`` for values; None for other nodes and f-strings with few words.
+
+    A name stands for the text that was last assigned to it.
+    """
+    if isinstance(node, ast.Name):
+        earlier = (text for text in assigned if text.lineno < node.lineno)
+        texts = [text for text in earlier if getattr(text.targets[0], "id", "") == node.id]
+        return literal(max(texts, key=lambda text: text.lineno).value, assigned) if texts else None
     if not isinstance(node, ast.JoinedStr):
-        return None
-    text = "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+    parts = (getattr(part, "value", None) for part in node.values)
+    text = "".join(part if isinstance(part, str) else literal(part, assigned) or "..." for part in parts)
     return text if len(re.findall(r"[a-z]{3}", text)) >= 3 else None

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from api_pages import API_GROUPS, public_objects
 from filelock import FileLock
-from reference_pages import config_page
+from reference_pages import PACKAGE, config_page, messages
 from result_pages import PAPER_PAGES, conclusion, readme_table, speed_page
 
 import proxlearn as pl
@@ -143,6 +143,16 @@ def test_no_page_names_a_folder_of_this_machine(site: Path) -> None:
         text = path.read_text(encoding="utf-8")
         assert str(ROOT) not in text, path.name
         assert str(Path.home()) not in re.sub(r"https?://\S+", "", text), path.name
+
+
+def test_the_page_of_messages_pairs_every_problem_with_its_remedy() -> None:
+    pairs = set(messages(PACKAGE / "core" / "part_checks.py"))
+    neuron = "the neuron `...` cannot be evaluated for one particle and one sample"
+    assert [remedy for problem, remedy in pairs if problem == neuron] == [
+        "check the blocks of theta and the operations; x has ..."
+    ]
+    (remedy,) = (remedy for problem, remedy in pairs if problem.startswith("the loss `...` is not convex in f: for y ="))
+    assert remedy.startswith("define a `value` that is convex in f")
 
 
 def test_the_config_page_has_every_key_once() -> None:

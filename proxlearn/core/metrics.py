@@ -47,7 +47,8 @@ def check_columns(source: str, probabilities: Any, output: Tensor) -> Tensor:
     Columns for outputs that are not finite are not checked. ``source`` names the object that defines the probabilities.
     """
     classes, n = max(2, len(output)), output.shape[1]
-    problem, shape = f"`probabilities` of {source} returned", (classes, n)
+    shape = (classes, n)
+    problem = f"`probabilities` of {source} returned"
     if not isinstance(probabilities, Tensor) or probabilities.shape != shape:
         is_tensor = isinstance(probabilities, Tensor)
         what = f"a tensor of the shape {tuple(probabilities.shape)}" if is_tensor else f"{probabilities!r:.100}"
