@@ -151,7 +151,9 @@ def test_the_page_of_messages_pairs_every_problem_with_its_remedy() -> None:
     assert [remedy for problem, remedy in pairs if problem == neuron] == [
         "check the blocks of theta and the operations; x has ..."
     ]
-    (remedy,) = (remedy for problem, remedy in pairs if problem.startswith("the loss `...` is not convex in f: for y ="))
+    (remedy,) = (
+        remedy for problem, remedy in pairs if problem.startswith("the loss `...` is not convex in f: for y =")
+    )
     assert remedy.startswith("define a `value` that is convex in f")
 
 
