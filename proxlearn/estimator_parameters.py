@@ -260,7 +260,10 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
             return CHECKS[name](name, _plain(getattr(self, name)))
 
     def _choose_loss(self, task: Task) -> Loss:
-        """Return the loss for a task; raise ValueError if it does not support the task or another parameter."""
+        """Return the loss for a task.
+
+        Raise ValueError if the loss does not support the task, or if the parameters cannot be combined.
+        """
         if isinstance(self.loss, Loss):
             loss = self.loss
         else:

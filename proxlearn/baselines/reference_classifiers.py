@@ -39,7 +39,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the text of the scikit-learn model without its seed as {"model": text}, or {} for a method without one."""
+    """Return {"model": r}, where r is the repr of the unseeded scikit-learn model, or {} if the method uses none."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 

@@ -1,4 +1,4 @@
-"""Common code of the samplers, which draw samples of a posterior and average the predictions over them."""
+"""Code shared by the samplers, which draw samples from a posterior and average the predictions over them."""
 
 from __future__ import annotations
 

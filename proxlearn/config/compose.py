@@ -79,7 +79,7 @@ MAX_COPIES = 10**6
 
 
 def parse(args: list[str]) -> argparse.Namespace:
-    """Parse the arguments of `proxlearn train`; raise InputError for flags and overrides that would load code."""
+    """Parse the arguments of `proxlearn train`; raise InputError for flags and overrides that are not allowed."""
     parsed = parse_arguments(hydra_arguments(args))
     if parsed.experimental_rerun is not None:
         raise InputError(

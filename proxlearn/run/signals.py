@@ -103,7 +103,10 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raise Interrupted if a signal arrives in the block, which must be repeatable and must not change files."""
+        """Raise Interrupted if a signal arrived before the block or arrives in it.
+
+        The block must be repeatable and must not change files.
+        """
         self._interruptible = True
         try:
             self.check()

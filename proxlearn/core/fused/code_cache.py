@@ -72,7 +72,8 @@ def _threads_may_share_passes() -> bool:
     """Return whether several Python threads may call passes at the same time.
 
     If so, passes release the GIL, because a pass can take minutes, during which the thread that handles signals and the
-    threads of loggers must run. Without OpenMP and TBB, Numba uses its workqueue layer, which does not allow this.
+    threads of loggers must run. If neither OpenMP nor TBB is available, Numba uses its workqueue layer, which does not
+    support concurrent calls.
     """
     for pool in ("omppool", "tbbpool"):
         with contextlib.suppress(ImportError):

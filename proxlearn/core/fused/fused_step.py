@@ -177,7 +177,10 @@ class FusedStep:
         return screen, solution
 
     def _is_for_one_step(self, theta: Tensor, radius: float, max_step: float) -> bool:
-        """Return whether to build a neighbour list for a single step, because no list would be valid for two steps."""
+        """Return whether to build a neighbour list for a single step only.
+
+        This is the case for few particles in few dimensions if no list would remain valid for a second step.
+        """
         few = self.N <= one_step_list.MOST_ROWS and theta.shape[1] <= one_step_list.MOST_COORDINATES
         return few and skin(radius + max_step, max_step) == 0
 

@@ -58,7 +58,10 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Replace the logits Z by probabilities; compute P, r = P^T rho and s = P^T 1, for STRIP samples at a time."""
+    """Replace the logits Z by class probabilities, and store the probability of each sample's own class in P.
+
+    Also compute r = P^T rho and s = P^T 1. The samples are processed STRIP at a time.
+    """
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)

@@ -1,6 +1,6 @@
-"""The neurons a sigma(<w, x> + b) in closed form, for any activation and for one or several outputs.
+"""The neurons ``a sigma(<w, x> + b)`` for any activation and one or several outputs, with explicit gradients.
 
-With sigma = tanh and one output, this is the paper's neuron for two classes and for real targets.
+With sigma = tanh and one output, the neuron is the one that the paper uses for two classes and for real targets.
 """
 
 from __future__ import annotations

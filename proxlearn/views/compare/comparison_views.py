@@ -276,7 +276,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return lines with the results on the split of the samplers' authors, which no mean includes.
+    """Return lines with the results on the split used by the samplers' authors; no mean includes these results.
 
     The list is empty if there are no such results.
     """

@@ -81,7 +81,7 @@ def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
     cells = set(zip(test["estimate"], test["actual"].astype(int), test["predicted"].astype(int), strict=True))
     expected = {(name, i, j) for name in ESTIMATES for i in range(classes) for j in range(classes)}
     if len(test) != len(cells) or cells != expected:
-        raise UnreadableFile(path, f"it does not have one count per pair of the {classes} classes")
+        raise UnreadableFile(path, "it does not have exactly one count per estimate, actual class and predicted class")
     return table.astype({"actual": int, "predicted": int, "count": int})
 
 
@@ -215,7 +215,7 @@ class RunData:
 
     @property
     def selection_seconds(self) -> float | None:
-        """The duration of the selection in seconds, which status.json does not include.
+        """The duration of the selection in seconds. The ``seconds`` in status.json do not include it.
 
         None if there was no selection, or if its duration is unknown.
         """
