@@ -2,9 +2,9 @@
 
 ``quadratic``, (y - f)^2, is the paper's loss; ``logistic`` is for two classes, -1 and +1; ``cross_entropy`` is for C
 classes and a neuron with C outputs; ``huber`` is for regression with outliers, and ``Huber(delta)`` sets its threshold.
-A user-defined loss is a subclass of ``Loss`` that defines ``value(f, y)``. A Risk and the estimators accept such an
-object; ``register`` gives it a name that ``train`` accepts. An installed package can provide a loss through an entry
-point of the group ``proxlearn.losses``.
+A user-defined loss is a subclass of ``Loss`` that defines ``value(f, y)``; ``check`` finds errors in it. A Risk and the
+estimators accept such an object; ``register`` gives it a name that ``train`` accepts. An installed package can provide
+a loss through an entry point of the group ``proxlearn.losses``.
 
 Examples
 --------
