@@ -239,7 +239,7 @@ def test_predictions_are_those_of_the_model(classes: pl.Run) -> None:
 WRONG_ROWS: list[tuple[object, str]] = [
     (np.zeros((3, 4)), r"X has the shape \(3, 4\) instead of \(n, 30\)"),
     ([["a"] * 30], "not a matrix of numbers"),
-    (np.full((2, 30), np.nan), "not finite in row 0"),
+    (np.full((2, 30), np.nan), "row 0 of X contains a number that is not finite"),
     (pd.DataFrame({"a": [1.0]}), "X has no column"),
 ]
 

@@ -242,7 +242,8 @@ def matches(shown: str, printed: str) -> bool:
     if match is None:
         return False
     pairs = zip(re.findall(number, shown), match.groups(), strict=True)
-    varying = {text for pair in re.findall(rf"at step ({number}) after ({number}) s", shown) for text in pair}
+    durations = rf"at step ({number}) after ({number}) s(?:, of which the selection took ({number}) s)?"
+    varying = {text for texts in re.findall(durations, shown) for text in texts}
     return all(abs(float(ours) - float(theirs)) <= 0.06 or theirs in varying for theirs, ours in pairs)
 
 

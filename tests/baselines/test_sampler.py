@@ -9,6 +9,7 @@ import importlib
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from proxlearn.baselines import logistic_target
 from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget, positive_probability
-from proxlearn.baselines.registry import FitFunction, FittedMethod
+from proxlearn.baselines.registry import FitFunction, FittedMethod, find_method
 from proxlearn.baselines.sampler import Ledger, append_ledger_row, draw_prior, draw_standard_normal
 from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry
@@ -40,15 +41,20 @@ SHORT = {
 """Enough for what does not depend on the answer's quality."""
 
 
+def module_of(name: str) -> Any:
+    """Return the module of a method."""
+    return importlib.import_module(find_method(name).module.partition(":")[0])
+
+
 def fit_function(name: str) -> FitFunction:
-    function: FitFunction = importlib.import_module(f"proxlearn.baselines.{name}").fit
+    function: FitFunction = module_of(name).fit
     return function
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, changes in SHORT.items():
-        module = importlib.import_module(f"proxlearn.baselines.{name}")
+        module = module_of(name)
         monkeypatch.setattr(module, "LIGHT", replace(module.LIGHT, **changes))
 
 
@@ -105,7 +111,7 @@ def test_answer_keeps_to_the_interface(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_unpublished_settings_are_refused(name: str) -> None:
-    assert set(importlib.import_module(f"proxlearn.baselines.{name}").PAPER) == set(PAPERS)
+    assert set(module_of(name).PAPER) == set(PAPERS)
     X, y = logistic_rows(20)
     with pytest.raises(InputError, match="no published settings for the dataset rows"):
         fit_function(name)(X, y, replace(request(), preset="paper"))
