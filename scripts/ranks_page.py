@@ -246,7 +246,7 @@ def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]
 A step has {sweeps:.1f} sweeps over all pairs. The exchange runs at {rate:.0f} MB/s with {latency:.2f} ms per message
 (loopback), and every rank repeats {repeated:.2f} s of work per step.
 
-| ranks | network | MB sent per step | seconds of divided work | seconds per step, by a model on paper |
+| ranks | network | MB sent per step | seconds of divided work | seconds per step (estimate) |
 |---|---|---|---|---|
 """ + "\n".join(lines)
 
