@@ -59,8 +59,12 @@ PARAMETERS = f"""\
         Number of particles (neurons).
     steps : int, default=None
         Number of steps per fit; with ``warm_start``, each later fit adds this number of steps.
-    beta, h, epsilon : float, default=None
-        Inverse temperature, step size, and entropic regularisation of the proximal step.
+    beta : float, default=None
+        Inverse temperature.
+    h : float, default=None
+        Step size.
+    epsilon : float, default=None
+        Entropic regularisation of the proximal step.
     epsilon_quantile : float or None, default=0.5
         If given, ``epsilon`` is a multiple of this quantile of the particles' squared distances to their nearest
         neighbours. If None, ``epsilon`` is absolute.

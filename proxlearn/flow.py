@@ -111,8 +111,8 @@ def iterate(
 ) -> Iterator[tuple[PointCloud, Info | None]]:
     """Return an iterator that yields the cloud after each step and the diagnostics of the step.
 
-    :doc:`/theory/recursion` derives a step. The arguments are checked when this function is called, before the first
-    step.
+    :doc:`/theory/recursion` contains the derivation of a step. The arguments are checked when this function is called,
+    before the first step.
 
     Parameters
     ----------

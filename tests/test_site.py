@@ -145,6 +145,13 @@ def test_no_page_names_a_folder_of_this_machine(site: Path) -> None:
         assert str(Path.home()) not in re.sub(r"https?://\S+", "", text), path.name
 
 
+def test_no_line_of_a_page_is_hidden_as_a_comment() -> None:
+    """The site leaves out a line of Markdown that begins with %, such as the end of a wrapped "5 %"."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *OUTPUTS.rglob("*.md")]
+    lines = [(file.name, line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    assert not [(name, line) for name, line in lines if line.lstrip().startswith("%")]
+
+
 def test_the_page_of_messages_pairs_every_problem_with_its_remedy() -> None:
     pairs = set(messages(PACKAGE / "core" / "part_checks.py"))
     neuron = "the neuron `...` cannot be evaluated for one particle and one sample"

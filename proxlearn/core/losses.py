@@ -62,8 +62,8 @@ class Loss(ABC):
     the reference is 2, the bound of the quadratic loss. ``iterate`` does not use the bound.
     """
     estimates_centre: ClassVar[bool] = False
-    """Whether the minimiser of the expected loss is the centre of the targets, the mean or a point near it. Otherwise,
-    ``predict_interval`` warns that its intervals, which are centred on the prediction, may be wrong.
+    """Whether the minimiser of the expected loss is the centre of the targets, that is, their mean or a point near
+    it. If not, ``predict_interval`` warns that its intervals, which are centred on the prediction, may be wrong.
     """
 
     @abstractmethod

@@ -324,7 +324,7 @@ docs/reproduction.md draws the conclusions from these numbers.
 - β is the inverse temperature of the noise. With dataset.noise_scale = s it is β/s², because the noise of a step is
   s √(2h/β); the proximal step uses β. In these runs s = 1.
 - SHD is left out, because the entropy in 2560 dimensions cannot be estimated from 100 particles (in 64 dimensions, the
-  bias is 10 nats with N = 1000). F_β would also need β/s² = 5000, while the proximal step uses β = 0.5.
+  bias is 10 nats with N = 1000). In addition, its F_β has β/s² = 5000, while its proximal step uses β = 0.5.
 - The second table describes the last cloud. *Correlation*: between log rho and the log-density estimated from nearest
   neighbours; it is empty if all weights are equal. *Entropy from the weights*: −log ∫p² − mean log(N w), which is the
   entropy if the weights are proportional to the density p, where ∫p² is estimated with a kernel of variance ε. It is

@@ -47,5 +47,5 @@ def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
         else:
             raise InputError(f"unknown target `{word}`", did_you_mean(word, (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)))
         if quick and word in MEASUREMENTS:
-            raise InputError(f"`{word}` does not support --quick", "omit --quick")
+            raise InputError(f"`{word}` does not support --quick", "leave out --quick")
     return list(dict.fromkeys(names))

@@ -28,8 +28,9 @@ SCORES = {
     "log_loss": "mean of -log p, where p (at least 1e-6) is the predicted probability of the true class",
     "calibration_error": "expected calibration error: the gap between accuracy and mean probability of the predicted "
     "class in each of 15 bins of equal width, averaged over the bins with weights equal to their shares of the samples",
-    "risk_paper": "quantity in the paper's curves, a norm and not its square. Two classes: (0.5/n) ||label - g|| with "
-    "labels 0 and 1; weighted g = [f > 0], unweighted g = logistic(f), replaced by 0 or 1 within 1e-3. More classes: "
+    "risk_paper": "quantity in the paper's curves, a norm and not its square. For two classes, it is (0.5/n) "
+    "||label - g|| with the labels 0 and 1. For the weighted estimate, g is 1 if f > 0 and 0 otherwise; for the "
+    "unweighted one, g is logistic(f), replaced by 0 or 1 if it is within 1e-3 of that value. For more classes, it is "
     "||1 - f|| / n",
     "rmse": "square root of the mean of (y - f)^2 (a real target)",
     "r2": "coefficient of determination, 1 - mean (y - f)^2 / variance of y (a real target)",

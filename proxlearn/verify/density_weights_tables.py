@@ -273,7 +273,8 @@ CONFIRMATION_NOTES = """\
   total variation of the weights divided by that of an estimate on the same cloud, with simultaneous 95 % intervals
   (Student's on the logarithms, Bonferroni's correction for the rows). "Better" ("worse") means that the interval is
   below (above) 1.
-- Best Γ1: the variance that is best for each cloud, which a user does not know; Silverman's Γ1: his rule of thumb.
+- Best Γ1: with the variance that is best for each cloud, which a user does not know; Silverman's Γ1: with the
+  variance of his rule of thumb.
 """
 WEIGHTS_NOTES = """\
 - The table shows the total variation between the normalised weights and the normalised density values at the
@@ -298,7 +299,7 @@ ENERGY_NOTES = """\
   energy.
 """
 OTHERS_NOTES = """\
-- Total variation to the density at a quarter of the time horizon, with N = 300 and two seeds, and slope and
-  correlation of log rho as a function of log p. Readings: orientation (cons.: consistent) and prox_potential (paper:
-  with half of the interaction; 1st: first_variation).
+- Total variation between the weights and the density at a quarter of the time horizon, with N = 300 and two seeds,
+  and slope and correlation of log rho as a function of log p. Readings: orientation (cons.: consistent) and
+  prox_potential (paper: with half of the interaction; 1st: first_variation).
 """

@@ -141,7 +141,8 @@ def answer(tested: Rows, limits: Results) -> str | None:
         "Away from equilibrium, the energy also acts at large kappa unless h w / epsilon is small, and the weights are "
         f"not the density: their total variation is {wells[0]:.3f} in the double well (kappa = 1, t = 1/4, N -> "
         "infinity), contrary to Theorem 1.",
-        f"Use weights=uniform to minimise a risk, and Γ1 with its own variance to estimate the density. {alternative}",
+        "Use weights=uniform to minimise a risk, and Γ1 with a separately chosen variance to estimate the density. "
+        f"{alternative}",
     )
     return f"{LEAD}\n{textwrap.fill(' '.join(sentences), 119, break_long_words=False, break_on_hyphens=False)}"
 
@@ -317,8 +318,8 @@ DESCENT_NOTES = """\
 - F_beta of the solution and, in brackets, of the particles (entropy estimated from nearest neighbours); N = 500,
   proximal weights, 11 points in time. Distance: the largest one between the two. A fall or a rise of the particles'
   F_beta is a change by more than two standard errors (jackknife over 20 groups of particles). The estimate of the
-  entropy is biased in 32 dimensions (by more than 3 nats), which is the distance in that row. Objective: the number of
-  steps whose proximal objective is not above that of leaving the mass in place.
+  entropy is biased in 32 dimensions (by more than 3 nats), which explains the distance in that row. Objective: the
+  number of steps whose proximal objective is not above that of leaving the mass in place.
 """
 END = """\
 `proxlearn verify` computes all results (results.jsonl) and writes this page. `proxlearn verify --experiment weights`

@@ -46,7 +46,7 @@ weights as take the same processor time (one thread, same process, without compi
 **Test.** A cell has 20 paired seeds; Student's t tests the mean of the logarithms. Each update and comparison is one
 family of 5 x 3 x 2 x 4 = 120 cells (problems, N, epsilon, kappa), with simultaneous intervals (Bonferroni, 95 % per
 family). The seeds of banana share rows, so its variance is Nadeau and Bengio's with test/training = 1. A cell counts as
-*helps* (*hurts*) if its whole interval is below (above) 0. A fit whose risk is not finite or above 100 has diverged; a
+*helps* (*hurts*) if its whole interval is below (above) 0. A fit whose risk is above 100 or not finite has diverged; a
 cell with such a fit has no interval and is counted separately. No cell is left out, and no setting is added afterwards.
 """
 REVISION = 1

@@ -173,7 +173,8 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
         }
         sentences += [f"{who} {part}" for who, part in zip((name[update], "They"), parts, strict=True)]
     lines = (line for sentence in (*sentences, TERMS) for line in sentence.splitlines())
-    return "\n".join(textwrap.fill(line, 119, break_on_hyphens=False) for line in lines)
+    kept = (line.replace(" %", "\xa0%") for line in lines)  # on the site, a line that starts with % is a comment
+    return "\n".join(textwrap.fill(line, 119, break_on_hyphens=False) for line in kept).replace("\xa0", " ")
 
 
 def counts(table: dict[tuple[str, str], list[Effect]]) -> str:

@@ -121,7 +121,7 @@ def test_words_name_targets(words: list[str], quick: bool, names: list[str]) -> 
     [
         (["tabel2"], "unknown target `tabel2`; did you mean `table2`?"),
         (["figure"], "unknown target `figure`; did you mean `figures`?"),
-        (["tuned", "--quick"], "`tuned` does not support --quick; omit --quick"),
+        (["tuned", "--quick"], "`tuned` does not support --quick; leave out --quick"),
         (["all", "--jobs", "0"], "--jobs must be a whole number >= 1"),
     ],
 )

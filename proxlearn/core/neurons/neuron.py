@@ -163,7 +163,9 @@ class Neuron(ABC):
         return torch.nn.functional.one_hot(labels, self.num_outputs).T.double().contiguous()
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """Return P as a differentiable tensor, N x n; with several outputs, N x (outputs n), ordered by output.
+        """Return the matrix P of the outputs for the samples, as a differentiable tensor.
+
+        P is N x n; with several outputs, it is N x (outputs n), ordered by output.
 
         Parameters
         ----------
@@ -179,7 +181,7 @@ class Neuron(ABC):
         return self.outputs(theta, samples.X).flatten(1)
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """Return P as a response, which provides the operations that the recursion needs.
+        """Return the matrix P of ``phi`` as a response, which provides the operations that the recursion needs.
 
         Parameters
         ----------
