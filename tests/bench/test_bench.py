@@ -204,6 +204,7 @@ def test_the_exit_code_says_whether_all_clouds_are_equal(
     assert "DIFFERS: theta: 15 of 15 numbers, largest difference 1\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_single_steps_agree_if_rounding_explains_their_differences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

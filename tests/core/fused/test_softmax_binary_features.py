@@ -100,7 +100,7 @@ def test_looked_up_sums_of_whole_numbers_are_exact(seed: int, K: int, M: int, dt
     potential=st.sampled_from(["paper", "first_variation"]),
     blocks=st.integers(1, 3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_equals_the_matrix_products_to_rounding(
     seed: int,
     N: int,

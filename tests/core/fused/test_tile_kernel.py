@@ -133,7 +133,7 @@ def assert_same_bits(actual: list[np.ndarray], expected: list[np.ndarray]) -> No
 
 
 @given(problems, st.floats(0.1, 50))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_stored_and_streamed_entries_give_the_same_bits(problem: Problem, cutoff: float) -> None:
     streamed, stored = problem.kernel(cutoff), problem.kernel(cutoff, EVERYTHING)
     assert stored.is_stored
