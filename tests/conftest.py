@@ -1,6 +1,6 @@
 """Fixtures and helper functions for all tests.
 
-Torch uses one thread, because pytest runs two processes.
+Torch uses one thread, because pytest runs several processes.
 """
 
 from __future__ import annotations
