@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -46,17 +47,21 @@ def share_server() -> None:
     server = multiprocessing.forkserver._forkserver
     start = type(server).ensure_running
 
+    # Two threads of a test may start processes at the same time.
+    lock = threading.Lock()
+
     def ensure_running() -> None:
         server.set_forkserver_preload(list(PRELOAD))
-        paths = os.environ.get("PYTHONPATH")
         here = Path(__file__).parent
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(here.parent), str(here), *([paths] if paths else [])])
-        try:
-            start(server)
-        finally:
-            del os.environ["PYTHONPATH"]
-            if paths is not None:
-                os.environ["PYTHONPATH"] = paths
+        with lock:
+            paths = os.environ.get("PYTHONPATH")
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(here.parent), str(here), *([paths] if paths else [])])
+            try:
+                start(server)
+            finally:
+                del os.environ["PYTHONPATH"]
+                if paths is not None:
+                    os.environ["PYTHONPATH"] = paths
 
     server.ensure_running = ensure_running
 
