@@ -215,7 +215,7 @@ def memory_table(
     # The memory above the base is proportional to N, so the ratio of a rank's total memory to that of a single process
     # reaches 0.6 for a larger cloud.
     enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
-    larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
+    larger = f"about N = {round(enough, -4):.0f}" if enough < math.inf else "no N"
     return f"""
 | WDBC, N = {N}, three steps from the initial cloud | one process, two threads | two ranks, one thread each |
 |---|---|---|
