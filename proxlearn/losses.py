@@ -62,10 +62,10 @@ def check(loss: Loss | str, task: options.Task | None = None, y: Any = None) -> 
     proxlearn.errors.InputError: the loss `cauchy` is not convex in f: for y = ...
     """
     loss = as_loss(loss)
-    known = get_args(options.Task)
-    if isinstance(loss.tasks, str) or not loss.tasks or not set(loss.tasks) <= set(known):
+    all_tasks = get_args(options.Task)
+    if isinstance(loss.tasks, str) or not loss.tasks or not set(loss.tasks) <= set(all_tasks):
         problem = f"`tasks` of the loss `{loss.name}` is {loss.tasks!r:.100}"
-        raise InputError(problem, f"give a tuple of {', '.join(map(repr, known))}")
+        raise InputError(problem, f"give a tuple of {', '.join(map(repr, all_tasks))}")
     if task is not None and task not in loss.tasks:
         problem = f"the loss `{loss.name}` does not support the task {task!r:.100}"
         raise InputError(problem, f"choose from {', '.join(map(repr, loss.tasks))}, or add the task to its `tasks`")

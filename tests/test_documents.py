@@ -151,8 +151,8 @@ def test_docs_give_the_lag_at_the_largest_beta_of_table_1() -> None:
 
 
 def test_docs_give_the_risks_of_table_3_that_differ() -> None:
-    found = re.findall(r"\| (0\.1|0\.5) +\| ([\d.]+) ± ([\d.]+) +\| ([\d.]+)", text_of("outputs/paper/table3.md"))
-    (_, first, spread, theirs), (_, second, other_spread, other_theirs) = found
+    rows = re.findall(r"\| (0\.1|0\.5) +\| ([\d.]+) ± ([\d.]+) +\| ([\d.]+)", text_of("outputs/paper/table3.md"))
+    (_, first, spread, theirs), (_, second, other_spread, other_theirs) = rows
     sentence = (
         f"The paper's values, {float(theirs):.1f}e-3 and {float(other_theirs):.1f}e-3, are above ours, {first}e-3 ± "
         f"{spread}e-3 and {second}e-3 ± {other_spread}e-3 (three seeds each)"
@@ -225,8 +225,8 @@ def test_docs_give_the_distances_from_the_published_curves() -> None:
     assert f"the unweighted curve from the same cloud differs by {unweighted} (tolerance: 3 %)" in text
     others = curves_page.other_lines(Archive(OUTPUTS / "paper"), find_panel("fig3"))
     single, mean = others[:-1], others[-1][1]
-    found = [curve_distance(runs, find_panel("fig3"), "unweighted") for _, runs in single]
-    within = [100 * abs(distance.largest) for distance in found if distance is not None]
+    distances = [curve_distance(runs, find_panel("fig3"), "unweighted") for _, runs in single]
+    within = [100 * abs(distance.largest) for distance in distances if distance is not None]
     assert f"{len(single)} runs from other clouds differ by {min(within):.1f} to {max(within):.1f} %" in text
     of_mean = [curve_distance(mean, find_panel("fig3"), estimate) for estimate in ESTIMATE_COLOURS]
     assert len(mean) == 5

@@ -172,11 +172,11 @@ def test_boosted_regressors_parallel_searches_joblib_files_and_pipelines_with_da
     X, y = np.random.default_rng(0).normal(size=(80, 2)), np.linspace(-1, 1, 80)
     X[:, 0] += 3 * y
     assert AdaBoostRegressor(ProxLearnRegressor(**QUICK), n_estimators=3, random_state=0).fit(X, y).score(X, y) > 0.5
-    found = [GridSearchCV(ProxLearnRegressor(**QUICK), {"h": [0.1, 1.0]}, cv=2, n_jobs=n).fit(X, y) for n in (1, 2)]
-    np.testing.assert_array_equal(*(search.cv_results_["mean_test_score"] for search in found))
-    joblib.dump(found[1].best_estimator_, tmp_path / "model.joblib")
+    searches = [GridSearchCV(ProxLearnRegressor(**QUICK), {"h": [0.1, 1.0]}, cv=2, n_jobs=n).fit(X, y) for n in (1, 2)]
+    np.testing.assert_array_equal(*(search.cv_results_["mean_test_score"] for search in searches))
+    joblib.dump(searches[1].best_estimator_, tmp_path / "model.joblib")
     restored = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(restored.predict(X), found[0].best_estimator_.predict(X))
+    np.testing.assert_array_equal(restored.predict(X), searches[0].best_estimator_.predict(X))
     pipeline = make_pipeline(StandardScaler(), ProxLearnRegressor(**QUICK)).set_output(transform="pandas")
     assert list(pipeline.fit(pd.DataFrame(X, columns=["a", "b"]), y)[-1].feature_names_in_) == ["a", "b"]
 

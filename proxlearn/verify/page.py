@@ -109,23 +109,25 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
 
 def answer(tested: Rows, limits: Results) -> str | None:
     """Return the summary in at most ten lines, or None if results of a dimension or of the double well are missing."""
-    found = {one.p: one for one in confirmations(tested) if one.N == 300}
+    by_dimension = {one.p: one for one in confirmations(tested) if one.N == 300}
     wells = [
         result["proximal"][0]["tv"]
         for piece, result in limits
         if (piece.arguments["flow"], piece.arguments["kappa"]) == ("double_well", 1.0)
     ]
-    if set(found) != set(DIMENSIONS) or not wells:
+    if set(by_dimension) != set(DIMENSIONS) or not wells:
         return None
     better, worse = (
-        [p for p, one in found.items() if one.verdict("kde_best") == verdict] for verdict in ("better", "worse")
+        [p for p, one in by_dimension.items() if one.verdict("kde_best") == verdict] for verdict in ("better", "worse")
     )
-    gibbs = [p for p, one in found.items() if one.verdict("gibbs") == "worse"]
-    seeds = len(found[1].values["proximal"])
-    ratios = enumeration([f"{one.ratio('kde_best')[0]:.2f}" for one in found.values()])
+    gibbs = [p for p, one in by_dimension.items() if one.verdict("gibbs") == "worse"]
+    seeds = len(by_dimension[1].values["proximal"])
+    ratios = enumeration([f"{one.ratio('kde_best')[0]:.2f}" for one in by_dimension.values()])
     alternative = "The weights are a better alternative in no dimension."
     if better:
-        kappas, multiples = ([f"{getattr(found[p], name):.2g}" for p in better] for name in ("kappa", "multiple"))
+        kappas, multiples = (
+            [f"{getattr(by_dimension[p], name):.2g}" for p in better] for name in ("kappa", "multiple")
+        )
         alternative = (
             f"The weights are an alternative only in {_dimensions(better)} "
             f"(orientation=consistent, kappa = {_listed(kappas)}, epsilon = "

@@ -26,6 +26,7 @@ def make_loss(
     return loss
 
 
+ONE_STEP: dict[str, Any] = {"N": 5, "steps": 1, "beta": 1.0, "h": 0.1, "epsilon": 1.0, "random_state": 0}
 REDUCTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int, str]] = {
     "mean": (
         lambda f, y: (f - y).abs().mean(),
@@ -150,15 +151,7 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
     monkeypatch.chdir(tmp_path)
     function, message = PROBABILITIES[name]
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0).square(), ("binary",), "hinge")
-    options: dict[str, Any] = {
-        "N": 5,
-        "steps": 1,
-        "beta": 1.0,
-        "h": 0.1,
-        "epsilon": 1.0,
-        "loss": hinge,
-        "random_state": 0,
-    }
+    options: dict[str, Any] = {**ONE_STEP, "loss": hinge}
     fitted = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy())
     type(hinge).probabilities = lambda self, f: function(f)  # type: ignore[assignment, method-assign, return-value]
     with pytest.raises(ValueError, match=f"`probabilities` of the loss `hinge` .*{message}"):
@@ -176,15 +169,7 @@ def test_wrong_probabilities_are_refused_before_the_fit_and_in_predictions(
 
 def test_probabilities_in_single_precision_are_accepted() -> None:
     hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0), ("binary",), "hinge")
-    options: dict[str, Any] = {
-        "N": 5,
-        "steps": 1,
-        "beta": 1.0,
-        "h": 0.1,
-        "epsilon": 1.0,
-        "loss": hinge,
-        "random_state": 0,
-    }
+    options: dict[str, Any] = {**ONE_STEP, "loss": hinge}
     type(hinge).probabilities = lambda self, f: torch.cat((-f, f)).float().softmax(0)  # type: ignore[method-assign]
     p = pl.ProxLearnClassifier(**options).fit(X.numpy(), (LABELS > 0).numpy()).predict_proba(X.numpy())
     assert p.dtype == np.float64

@@ -123,11 +123,11 @@ def test_the_settings_were_chosen_with_other_seeds_than_those_that_test_them() -
         key = (best.p, best.N)
         if key not in chosen or best.tv("proximal") < chosen[key].tv("proximal"):
             chosen[key] = best
-    found = tables.confirmations(tested)
-    assert {(one.p, one.N): one.arguments["epsilon"] for one in found} == {
+    confirmations = tables.confirmations(tested)
+    assert {(one.p, one.N): one.arguments["epsilon"] for one in confirmations} == {
         key: best.arguments["epsilon"] for key, best in chosen.items()
     }
-    assert {(one.p, one.N): one.kappa for one in found} == {key: best.kappa for key, best in chosen.items()}
+    assert {(one.p, one.N): one.kappa for one in confirmations} == {key: best.kappa for key, best in chosen.items()}
 
 
 def test_a_dimension_counts_as_better_only_if_its_simultaneous_interval_is_below_one() -> None:
@@ -136,8 +136,8 @@ def test_a_dimension_counts_as_better_only_if_its_simultaneous_interval_is_below
     assert claims is not None
     for words, verdict in zip(claims.groups(), ("better", "worse"), strict=True):
         claimed = {int(p) for p in re.findall(r"\d+", words)}
-        found = [one for one in tables.confirmations(committed("confirmation")) if one.N == 300]
-        assert {one.p for one in found if one.verdict("kde_best") == verdict} == claimed
+        at_300 = [one for one in tables.confirmations(committed("confirmation")) if one.N == 300]
+        assert {one.p for one in at_300 if one.verdict("kde_best") == verdict} == claimed
 
 
 @settings(deadline=None)
