@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from proxlearn.core.sharding import shard_blocks
 from proxlearn.core.step import REVISION
 from proxlearn.distributed.world import SharedError, World
 from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.memory import VARIABLE as MEMORY_VARIABLE
 
 VISIBLE_SECONDS = 10.0
 """Time in seconds within which a file of rank 0 must become visible to the other ranks; network file systems cache the
@@ -44,10 +46,10 @@ def agreed(world: World, work: Callable[[], T]) -> T:
 
 
 def check_same_program(world: World) -> None:
-    """Raise an error on all ranks if their software versions, processors or numbers of threads differ.
+    """Raise an error on all ranks if their software versions, processors, threads or memory limits differ.
 
-    The steps are compiled for the processor, and the last bits of their results depend on it. If these bits differed
-    between ranks, the ranks could take different branches of the program.
+    The steps are compiled for the processor, and the last bits of their results depend on it and on the limit of the
+    memory. If these bits differed between ranks, the ranks could take different branches of the program.
     """
     # These imports are here because Numba takes a second to import.
     import llvmlite.binding
@@ -61,8 +63,10 @@ def check_same_program(world: World) -> None:
         "numba": numba.__version__,
         "processor": llvmlite.binding.get_host_cpu_name(),
         "threads": torch.get_num_threads(),
+        MEMORY_VARIABLE: os.environ.get(MEMORY_VARIABLE, "unset"),
     }
-    _require_equal(world, own, "use machines with the same processor, the same versions and the same number of threads")
+    remedy = f"use the same processor, versions, number of threads and {MEMORY_VARIABLE} on all machines"
+    _require_equal(world, own, remedy)
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:

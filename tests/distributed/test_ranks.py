@@ -242,14 +242,10 @@ def run_with_timeout(invalid: bool, *args: str) -> int:
 ELSEWHERE = "/proc/self/cwd"
 """A path that is another folder for each rank, like a path on machines that do not share a file system."""
 TABLE = (
-    "dataset=csv",
-    f"dataset.path={ELSEWHERE}/table.csv",
-    "dataset.target=y",
-    "dataset.task=regression",
-    "N=64",
-    "steps=4",
-    "threads=1",
+    *("dataset=csv", f"dataset.path={ELSEWHERE}/table.csv", "dataset.target=y"),
+    *("dataset.task=regression", "N=64", "steps=4", "threads=1"),
 )
+SAME_MACHINES = "use the same processor, versions, number of threads and PROXLEARN_MEMORY on all machines"
 DIFFERENT_MACHINES = {
     "data": (
         (*TABLE, "hydra.run.dir={common}/run"),
@@ -263,8 +259,11 @@ DIFFERENT_MACHINES = {
     ),
     "version": (
         ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
-        r"rank 1 has proxlearn=0\.0\.1, revision \d+, but rank 0 has proxlearn=.*, revision \d+; use machines"
-        " with the same processor, the same versions and the same number of threads",
+        rf"rank 1 has proxlearn=0\.0\.1, revision \d+, but rank 0 has proxlearn=.*, revision \d+; {SAME_MACHINES}",
+    ),
+    "memory": (
+        ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
+        f"rank 1 has PROXLEARN_MEMORY=3GiB, but rank 0 has PROXLEARN_MEMORY=unset; {SAME_MACHINES}",
     ),
 }
 
@@ -278,10 +277,8 @@ def test_machines_with_different_versions_data_or_folders_are_refused_and_nothin
             rows = "".join(f"{0.1 * k},{k * (rank + 1)}\n" for k in range(40))
             (machine / "table.csv").write_text("x,y\n" + rows)
         args = ("train", *(word.format(common=tmp_path / name) for word in words))
-        old = {1: "0.0.1"} if name == "version" else {}
-        started[name] = start_ranks(
-            tmp_path / name, 2, run_on_machine, lambda rank, m=machines, a=args, v=old: (m[rank], v.get(rank), *a)
-        )
+        by_rank = [(machines[0], "", *args), (machines[1], name, *args)]
+        started[name] = start_ranks(tmp_path / name, 2, run_on_machine, by_rank.__getitem__)
     for name, ranks in started.items():
         assert ranks.wait() == [2, 2], ranks.outputs[0].read_text()
         (line,) = ranks.lines(0)
@@ -290,13 +287,14 @@ def test_machines_with_different_versions_data_or_folders_are_refused_and_nothin
         assert not list((tmp_path / name).rglob("run"))
 
 
-def run_on_machine(folder: Path, version: str | None, *args: str) -> int:
-    """Run a command in a folder of this rank, with another version of the package if one is given."""
+def run_on_machine(folder: Path, changed: str, *args: str) -> int:
+    """Run a command in a folder of this rank, with another version or memory limit if ``changed`` names it."""
     import proxlearn.distributed.agreement as agreement
 
     os.chdir(folder)
     agreement.VISIBLE_SECONDS = 0.3
-    agreement.__version__ = version or agreement.__version__
+    agreement.__version__ = "0.0.1" if changed == "version" else agreement.__version__
+    os.environ |= {"PROXLEARN_MEMORY": "3GiB"} if changed == "memory" else {}
     return run_command(*args)
 
 
